@@ -24,25 +24,25 @@ Result = TypeVar("Result")
 
 
 def no_text() -> str | None:
-    """Previous text of a page that has none."""
+    """Return None, as the previous text of a page without one."""
     return None
 
 
 def is_far(least: Distance | None, before: str | None, text: str | None) -> bool:
-    """Whether two texts differ by as many words as a rule wants; True where one is not known."""
+    """Whether two texts differ by at least as many words as a page rule asks; True where one is None."""
     if least is None or not least.counts_words or before is None or text is None:
         return True
     return least.is_reached(differing_words(before, text), count_words(text))
 
 
 VERSIONS: Final = 2
-"""Versions of a page that stay: a change is the difference of the last two."""
+"""Number of a page's versions that are kept: a change is the difference of the last two."""
 ARCHIVE_BYTES: Final = 2**30
-"""Size of the archive's file; beyond it, the oldest versions make room."""
+"""Largest size of the archive's file; beyond it, the oldest versions are deleted."""
 
 
 class Archive:
-    """The archive beside the store of a run."""
+    """Archive of page texts in a run; after an error it does nothing any more."""
 
     def __init__(self, texts: Texts, spider: Spider) -> None:
         self._texts: Texts | None = texts
@@ -54,15 +54,15 @@ class Archive:
             self._texts = None
 
     def lacks(self, row: PageRow) -> bool:
-        """Whether the text of a page's copy is not there, though texts are kept."""
+        """Whether the archive has not the text of a page's copy, though it keeps texts."""
         frame = self._frame(row)
         return self._texts is not None and frame is None
 
     def take(self, row: PageRow, outcome: str, cycle: int, fingerprint: int, text: str | None) -> None:
-        """Keep the text of a visit.
+        """Store the text of a visit.
 
-        ``row``: the page before the visit; ``text``: None where the page's bytes are those of its copy, or no
-        text.
+        ``row``: columns of the page before it; ``text``: None where the page's bytes are those of its copy,
+        or are no text.
         """
         frame = self._frame(row) if row.has_copy else None
         if text and (outcome != "unchanged" or frame is None):
@@ -74,7 +74,7 @@ class Archive:
             self._use(lambda texts: texts.move(row.key, row.found_cycle, fingerprint))
 
     def previous(self, row: PageRow) -> PreviousText:
-        """Return a function for the text of a page's copy."""
+        """Return a function that reads the text of a page's copy; ``row``: the page's columns."""
 
         def text() -> str | None:
             frame = self._frame(row)
@@ -86,7 +86,7 @@ class Archive:
         return self._use(lambda texts: texts.frame(row.key, row.found_cycle, row.fingerprint))
 
     def _use(self, call: Callable[[Texts], Result]) -> Result | None:
-        """Result of a call; None, and one warning, where the archive cannot be used any more."""
+        """Return the result of `call`; None, and one warning, where the archive cannot be used any more."""
         if self._texts is None:
             return None
         try:

@@ -25,7 +25,7 @@ _NAME = r"-\d{8}-\d{6}"
 INTERVAL_S: Final = 3_600.0
 """Seconds between two backups while a cycle runs; one more is made at its end."""
 KEPT: Final = 3
-"""Newest backups of a store that stay: the last one may have a mistake of yesterday in it."""
+"""Number of a store's newest backups that are kept: the last one may contain yesterday's mistake."""
 
 
 class Backups:
@@ -47,7 +47,7 @@ class Backups:
             self._process = self._start()
 
     async def finish(self) -> None:
-        """Make the last backup, off the reactor, after the store is closed."""
+        """Make the last backup, in a thread, after the store is closed."""
         if self._is_on:
             thread = ThreadPoolExecutor(1, "gp4c-backup")
             await awaitable(thread.submit(self._make_last))
@@ -95,9 +95,9 @@ def back_up(path: Path, target: str) -> None:
 
 
 def fetch_backup(target: str, store_name: str, folder: Path) -> Path:
-    """Directory of a backup: the newest backup of a store in a place, or the backup that is named.
+    """Return the directory of a backup: `target` itself, or the newest backup of `store_name` in `target`.
 
-    ``folder``: directory for a copy of a remote backup. Raises StoreError where there is none.
+    ``folder``: directory for a copy of a remote backup. Raises StoreError where there is no backup.
     """
     pattern = re.compile(re.escape(store_name) + _NAME + r"(\.mdb)?")
     if "://" not in target:

@@ -71,7 +71,7 @@ Z_95: Final = 1.959963984540054
 
 
 class Interval(NamedTuple):
-    """A share of pages with its 95% interval."""
+    """An estimated share of pages with its 95% interval."""
 
     estimate: float
     low: float
@@ -79,7 +79,7 @@ class Interval(NamedTuple):
 
 
 def predict(changed: int, sampled: int, others: int) -> Interval | None:
-    """Share of `others` pages that are like `changed` of the `sampled` ones, drawn at random with them.
+    """Estimate the changed share of `others` unseen pages by `changed` of `sampled` pages, a random sample.
 
     The sample's share p and that of the others differ with variance p (1 - p) (1 / m + 1 / M): Wilson's
     interval with the effective size m * M / (m + M). None without a sample or without others.
@@ -95,25 +95,26 @@ def predict(changed: int, sampled: int, others: int) -> Interval | None:
 
 
 class Tally(NamedTuple):
-    """Pages of the control group in a cycle, counted for the estimates."""
+    """Numbers of pages of the control group in a cycle, for the estimates."""
 
     judged: int
-    """Pages with a judged visit: changed or unchanged."""
+    """Pages whose visit told whether they had changed."""
     unchosen: int
-    """Judged pages whose shadow the cycle would not have visited."""
+    """Judged pages that the cycle would not have visited as ordinary pages, by their shadows."""
     outdated: int
-    """Unchosen pages whose shadow's copy is out of date."""
+    """Unchosen pages whose copy would be out of date, by their shadows."""
 
 
 def estimates(tally: Tally, copies: int, judged: int, changed: int, first: int) -> PanelEstimates | None:
-    """Estimates for the whole store, as the cycle record holds them; None without a sample.
+    """Return estimates for the whole store, as the cycle record holds them; None without a sample.
 
-    ``copies``: pages with a copy, and not gone, before the cycle; ``judged``: its visits that told
-    whether a page changed, ``changed``: those that found a change; ``first``: first visits.
+    ``tally``: of the control group; ``copies``: number of pages with a copy, and not gone, before the cycle;
+    ``judged``: number of its visits that told whether a page changed, ``changed``: of those that found a
+    change; ``first``: of first visits.
 
-    ``changed_share``: share of the pages with a copy that had changed since their last visit, before the
-    visits of the cycle. ``freshness``: share of the copies that are current after them. Visited pages are
-    known; the control group speaks for the others.
+    Returned are ``changed_share``, the share of the pages with a copy that had changed since their last
+    visit, before the visits of the cycle, and ``freshness``, the share of the copies that are current after
+    them. Visited pages are known; the others are estimated by the control group.
     """
     others = max(0, copies - judged)
     share = predict(tally.outdated, tally.unchosen, others)
@@ -132,7 +133,7 @@ def estimates(tally: Tally, copies: int, judged: int, changed: int, first: int) 
 
 
 def describe_estimates(estimated: PanelEstimates | None) -> str:
-    """Estimates in words, as the end of a log line; empty for None."""
+    """Return estimates in words, as the end of a log line; "" for None."""
     if estimated is None:
         return ""
 
@@ -148,9 +149,10 @@ def describe_estimates(estimated: PanelEstimates | None) -> str:
 
 
 def new_shadows(pages: npt.NDArray[np.uint32], state: columns.Columns) -> Array:
-    """Shadows of pages that enter the control group, equal to the pages themselves.
+    """Return shadows, dtype `SHADOW` ``[S]``, of pages that enter the control group, with the pages' state.
 
-    ``pages``: uint32 ``[S]``; ``state``: their columns ``[S]``. Dtype `SHADOW` ``[S]``.
+    A shadow is the state that a page would have as an ordinary one. ``pages``: uint32 ``[S]``; ``state``:
+    their columns ``[S]``.
     """
     shadows = np.zeros(len(pages), SHADOW)
     shadows["page"] = pages
@@ -161,7 +163,7 @@ def new_shadows(pages: npt.NDArray[np.uint32], state: columns.Columns) -> Array:
 
 
 class PanelVisits(NamedTuple):
-    """Visits of the open cycle to the pages of shadows, each ``[S]``."""
+    """Visits of the open cycle to the pages of the control group, in the order of their shadows, ``[S]``."""
 
     state: Mapping[str, Array]
     """Columns of the pages themselves."""
@@ -171,14 +173,17 @@ class PanelVisits(NamedTuple):
     """Probability of a change before the visit; 0 without one."""
 
     def only(self, seen: Bools) -> "PanelVisits":
-        """Visits that a round has seen, by bool ``[S]``."""
+        """Return the visits that a round has seen; ``seen``: bool ``[S]``."""
         return PanelVisits(self.state, self.judged & seen, self.changed & seen, self.predicted * seen)
 
 
 def panel_visits(
     pages: KnownPages, shadows: Array, visits: Array, cycle: int
 ) -> tuple[PanelVisits, npt.NDArray[np.intp]]:
-    """Visits of the open cycle to the pages of shadows, and their places in the log (none: behind all)."""
+    """Return visits of the open cycle to the control group, and the position of each in `visits`, ``[S]``.
+
+    The position is ``len(visits)`` for a page without a visit. ``shadows``: dtype `SHADOW` ``[S]``.
+    """
     ids = np.ascontiguousarray(shadows["page"])
     state = columns_in_order(pages, ids)
     places = np.flatnonzero(among(visits["outcome"], JUDGED))
@@ -193,7 +198,7 @@ def panel_visits(
 
 
 class LeaveOneOut:
-    """Columns of related pages for shadows in a round: without the visits to their own pages."""
+    """Columns of related pages for shadows in a round; each shadow's leave out the visits to its own page."""
 
     def __init__(self, related: Related, shadows: Array, panel: PanelVisits, cycle: int) -> None:
         self._related = related
@@ -230,7 +235,10 @@ class LeaveOneOut:
         return groups if level == "directory" else self._related.sites_of(groups)
 
     def _window(self, level: Level | None, groups: Array) -> Sums:
-        """Changes and visits of the last cycles, with the shadows' in place of their pages'."""
+        """Return sums of changes and visits of the last cycles, with shadows in place of their pages.
+
+        ``level``: of the groups that are summed, None: all pages; ``groups``: directories of the pages.
+        """
         if level is None:
             changes, visits = self._related.crawl
         else:
@@ -241,7 +249,7 @@ class LeaveOneOut:
         return Sums(changes - self._panel.changed, visits - self._panel.judged)
 
     def _of_clusters(self, clusters: Array, including_now: bool) -> Floats:
-        """Shares of clusters, with the shadows' visits in place of their pages'."""
+        """Return the changed share of visits to clusters, with visits of shadows in place of their pages'."""
         now, recent = (
             Sums(*(sums[clusters] for sums in sums_of_groups))
             for sums_of_groups in self._related.of_clusters()
@@ -258,12 +266,12 @@ class LeaveOneOut:
         return so_far(now, Sums(now.changes + recent.changes, now.visits + recent.visits))
 
     def _last(self, name: str, cycles: int | Array) -> Array:
-        """Set bits of the last finished cycles, ``[S]``."""
+        """Return in how many of the last finished cycles the shadows' bit `name` is set, ``[S]``."""
         bits = np.left_shift(1, cycles) - 1
         return np.asarray(np.bitwise_count(self._shadows[name] & bits))
 
     def _since(self, level: Level, state: Mapping[str, Array]) -> Sums:
-        """Changes since the last visit, without the pages' own visits; shadows have none since their last."""
+        """Return sums of changes of related pages since a shadow's last visit, without those of its page."""
         sums = self._related.since(level)
         cycles = np.minimum(self._cycle - 1 - state["last_cycle"], sums.changes.shape[1] - 1)
         index = self._rows(level, state["group"]), cycles
@@ -285,10 +293,11 @@ class LeaveOneOut:
 
 
 def remember_cycle(shadows: Array, panel: PanelVisits | None, visited: Array, outdated: Array) -> None:
-    """Add a cycle to the shadows' bits of the last cycles, in place.
+    """Add a cycle to the shadows' columns that have a bit for each of the last cycles, in place.
 
-    ``panel``: None where no score asked for related pages; ``visited``, ``outdated``: rows of the shadows
-    that the cycle would have visited, and of the shadows among them that it would have found changed.
+    ``panel``: visits of the cycle, None where no score reads columns of related pages; ``visited``: rows of
+    the shadows that the cycle would have visited; ``outdated``: of those among them that it would have found
+    changed.
     """
     for name in ("judged", "changed", "visited", "outdated"):
         shadows[name] <<= 1
@@ -311,12 +320,13 @@ def choose_shadows(
     warmup_visits: int,
     function_in_use: ScoreFunction | None = None,
 ) -> tuple[Bools, PanelVisits | None]:
-    """Shadows that the open cycle would have visited, ``[S]``, and the visits to their pages.
+    """Return which shadows the open cycle would have visited, bool ``[S]``, and the visits to their pages.
 
-    The visits are None where the score depends on no related page. The cycle is not folded yet. Shadows take
-    part in the ranking of every round by the formula, clock and seed of its record, even if settings have
-    changed since it was planned. ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW`
-    ``[S]``, as the cycle before left them; ``function_in_use``: see `functions.recorded`, also for errors.
+    The visits are None where the score depends on no related page. Call it before the cycle is closed.
+    Shadows take part in the ranking of every round by the formula, clock and seed of its record, even if
+    settings have changed since it was planned. ``visits``: those of the cycle, dtype `VISIT`; ``shadows``:
+    dtype `SHADOW` ``[S]``, as the cycle before left them; ``function_in_use``: see `functions.recorded`, also
+    for errors.
     """
     plan, cycle = record["plan"], record["cycle"]
     visited = np.asarray(shadows["n"] < warmup_visits)
@@ -358,7 +368,10 @@ def _sites(known: KnownPages, pages: Array) -> Array:
 
 
 def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
-    """Columns of the shadows' pages for new pages, sizes, gains and claims, where needed."""
+    """Return those `needed` columns of pages that shadows do not have, as visits do not decide them.
+
+    They are of discovery, sizes, search gains, weights and claims of sites.
+    """
     optional = (discovery, sizes, measured, refresh_value, weights)
     names = [name for module in optional for name in module.COLUMNS if name in needed]
     if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
@@ -368,13 +381,14 @@ def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
 
 
 class _Ranking(NamedTuple):
-    """A round that chose pages by a score."""
+    """A planned round in which the policy chose pages by a score."""
 
     cut: tuple[float, int]
+    """Score and draw of the last page chosen."""
     of_sites: list[tuple[int, float, int]]
-    """Sites with a share and a cut of their own: key and cut of each."""
+    """Key, score and draw of the last page of each site that had its share of the budget."""
     seen: int
-    """Visits that the round saw."""
+    """Number of the cycle's visits that the round saw."""
     spent: float
     """Share of the budget that earlier rounds used."""
 
@@ -402,12 +416,12 @@ def advance(
     distance_bits: int,
     function_in_use: ScoreFunction | None = None,
 ) -> tuple[Array, Tally]:
-    """Take the shadows through a cycle that is over and not yet folded, whose record has all rounds.
+    """Return the shadows after a cycle that is over and not yet closed, and the counts for its estimates.
 
     ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]`` as the cycle before
-    left them; ``function_in_use``: as for `choose_shadows`.
-    A page that is not judged in this cycle (an error, a rest after errors) tells nothing and its shadow
-    stays as it is; the next judged visit covers the time since.
+    left them; ``record``: of the cycle, with all rounds; ``function_in_use``: as for `choose_shadows`.
+    The shadow of a page without a compared visit in this cycle (an error, a rest after errors) stays as it
+    is; the page's next compared visit covers the time since.
     """
     judged_visits = visits[["page", "outcome", "fingerprint"]][np.isin(visits["outcome"], JUDGED)]
     _, rows, of_visit = np.intersect1d(
@@ -436,10 +450,11 @@ def advance(
 def close_cycle(store: Store, record: CycleRecord, settings: Settings) -> PanelEstimates | None:
     """Advance the shadows of the open cycle and return the estimates that they allow, for its record.
 
-    None where there is no panel, no cut, or no function that the formula of the record may be taken for.
+    None where there is no control group, where no score divides chosen pages from others, or where the
+    recorded formula cannot be computed.
 
-    Call it before the cycle is folded, with its record. The shadows of the cycle before are kept
-    besides, so that a cycle that is resumed after a kill is closed from where it began.
+    Call it before the cycle's visits are applied to the columns. The shadows of the cycle before are kept
+    too, so that a cycle that is resumed after a kill is closed from where it began.
     """
     plan, distance_bits = record.get("plan"), settings.distance_bits
     if settings.panel <= 0.0 or plan is None or not has_cut(plan):

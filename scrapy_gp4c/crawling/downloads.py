@@ -1,4 +1,4 @@
-"""Load of Scrapy's downloader by host: who may be sent more, and whose answers are far off.
+"""Load of Scrapy's downloader by host: which hosts can take more requests, and which will not answer soon.
 
 The downloader takes any request, keeps it while its host may not be asked, and lends it one of the places of
 ``CONCURRENT_REQUESTS`` for that time. Pages of a slow host that come first take all places so, and a policy
@@ -21,35 +21,38 @@ from scrapy_gp4c.crawling.scrapy_internals import downloader
 from scrapy_gp4c.page_state.outcomes import KINDS, PANEL, RANKED, SAMPLE
 
 HELD_S: Final = 0.5
-"""Seconds of requests at the downloader that are enough for a host: the scheduler is asked again by then."""
+"""Work in seconds that is enough for a host at the downloader: the scheduler is asked again by then."""
 ANSWERED_S: Final = 0.25
-"""Seconds after a request was sent in which its answer counts as near."""
+"""Seconds after a request was sent during which its answer is expected soon."""
 TURN_S: Final = 0.02
-"""Seconds within which planned rounds count as one turn of the reactor."""
+"""Seconds that rounds may be planned in a row, before the reactor gets a turn."""
 AWAITED_KINDS: Final = tuple(KINDS[kind] for kind in (SAMPLE, PANEL, RANKED))
 """Kinds of visits that a sampling policy waits for: it learns nothing from neighbours."""
 
 
 class Load(Enum):
-    """Load of the queue, as the downloader sees it."""
+    """Which requests Scrapy's queue has, by what the downloader can do with them now."""
 
     NONE = auto()
-    """Nothing."""
+    """No request."""
     FREE = auto()
-    """A page of a host that can be asked at once; or nobody knows."""
+    """A request to a host that can be asked at once; or the queue cannot be read."""
     BUSY = auto()
-    """Only pages of hosts that may not be asked yet, or have as many requests under way as they may."""
+    """Only requests to hosts that may not be asked yet, or have as many requests under way as they may."""
     HELD = auto()
-    """Pages of hosts for which the downloader has enough requests."""
+    """Only requests to hosts for which the downloader has enough."""
     SAMPLED = auto()
-    """As `FREE`, with new samples by which an idle host may get pages."""
+    """As `FREE`, and there are new samples by which a round may give pages to an idle host."""
 
 
 class Downloads:
-    """Load of hosts, by which a round may be planned before their pages are through."""
+    """Load of hosts, by which a sampling policy plans a round before all planned pages have been visited."""
 
     def __init__(self, crawler: Crawler, sites: int, held: Container[int]) -> None:
-        """Take the crawler; ``sites``: how many the store knows; ``held``: pages that wait for callbacks."""
+        """Take the crawler.
+
+        ``sites``: number of sites in the store; ``held``: pages whose callbacks have not ended.
+        """
         self._crawler = crawler
         self._sites = sites
         settings = crawler.settings
@@ -62,12 +65,12 @@ class Downloads:
         self._held = held
         self._counts: Counter[str] = Counter()
         self._awaited: dict[Claim, str | None] = {}
-        """Visit that the policy waits for -> its slot; None: a delay keeps it behind another visit."""
+        """Visit that the policy waits for -> downloader slot; None: a delay keeps it behind another visit."""
         self._new_outcomes = 0
-        """Outcomes of such visits since a round was planned ahead."""
+        """Number of outcomes of such visits since a round was planned ahead."""
         self._queued: frozenset[str] = frozenset()
         self._in_vain: frozenset[str] = frozenset()
-        """Hosts that a round was planned ahead for in vain, until there is a page for another one."""
+        """Hosts of queued pages when a round planned ahead brought samples: it gave no other host a page."""
         self._rests_until_s = self._leaves_time_until_s = 0.0
 
     @property
@@ -89,7 +92,10 @@ class Downloads:
                 request.priority += RANK_LEVELS
 
     def load(self, queued: Collection[str], is_under_way: Callable[[Claim], bool]) -> Load:
-        """Load of the queue; ``queued``: slots of its requests."""
+        """Return the load of the queue.
+
+        ``queued``: downloader slots of its requests; ``is_under_way``: whether a visit has no outcome yet.
+        """
         load = self._of_queue(queued)
         return Load.SAMPLED if load is Load.FREE and self._has_samples(is_under_way) else load
 
@@ -111,11 +117,11 @@ class Downloads:
         return Load.HELD if enough else Load.BUSY
 
     def _count(self) -> None:
-        """Count requests by slot. A slot itself hears of a request only in a later turn of the reactor."""
+        """Count the downloader's requests by slot; slots themselves lag behind by a turn of the reactor."""
         self._counts = Counter(map(self._downloader.get_slot_key, self._downloader.active))
 
     def _backlog_s(self, name: str) -> float:
-        """Seconds that a further request would wait for those before it; infinite: for answers."""
+        """Return the seconds that a slot's next request would wait; infinite: until others are answered."""
         slot = self._downloader.slots.get(name)
         concurrency, delay_s = self._pace(name)
         count = self._counts[name]
@@ -126,7 +132,7 @@ class Downloads:
         return math.inf if count > concurrency else 0.0
 
     def _pace(self, name: str) -> tuple[int, float]:
-        """Requests to a host at a time, and seconds between two."""
+        """Return the number of a slot's requests at a time, and the seconds between two."""
         slot = self._downloader.slots.get(name)
         if slot is None:  # there is one from the first request on
             return self._paces.get(name, self._default_pace)
@@ -141,7 +147,7 @@ class Downloads:
         return slot is not None and bool(slot.delay) and self._counts[name] > 0
 
     def awaits(self, is_under_way: Callable[[Claim], bool]) -> bool:
-        """Whether an outcome is missing that the policy may wait for, and which is not far off."""
+        """Whether an outcome is missing that the policy waits for, and that will come soon."""
         for claim, name in list(self._awaited.items()):
             if not is_under_way(claim):
                 del self._awaited[claim]
@@ -171,7 +177,7 @@ class Downloads:
     def leave_a_host(self) -> bool:
         """Whether a further round could give pages to a host that has none queued.
 
-        Where the last round brought samples for the busy hosts alone, the other hosts have no pages left.
+        It could not where the last round brought samples for the busy hosts alone.
         """
         if self._queued and self._queued <= self._in_vain:
             return False

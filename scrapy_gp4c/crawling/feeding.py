@@ -1,9 +1,9 @@
-"""The plan into Scrapy's queue: pages of the frontier, as claimed requests of fitting priority.
+"""Feeds the plan into Scrapy's queue: requests of planned pages, with priorities in the plan's order.
 
-What the spider yields for a page today is sent, not the stored request. Hence a page whose finder is planned
-in the same cycle waits until that visit has ended, callback included, and a page whose request carries data
-waits until nothing else is left to do: any page, an errback or a queue may bring it. Then it is sent as it is
-stored.
+What the spider yields for a page today is sent, not the stored request. Hence a page whose finder (the page
+that links to it) is planned in the same cycle waits until that visit has ended, callback included. A page
+whose request carries data waits until nothing else is left to do: any page, an errback or a queue may lead
+to it. Then it is sent as it is stored.
 """
 
 import logging
@@ -30,15 +30,15 @@ from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.records import LastAnswer, StoredRequest
 
 CHUNK_PAGES: Final = 256
-"""Pages of the plan read at a time: a few milliseconds of the reactor's time."""
+"""Number of the plan's pages whose requests are read at a time: it takes the reactor some milliseconds."""
 MIN_HOSTS: Final = 64
-"""Number of hosts with a page to fetch below which the plan is read on."""
+"""Number of hosts with queued pages below which more of the plan is read."""
 MAX_WAITING: Final = 250_000
-"""Number of pages behind full windows from which on the plan is not read ahead."""
+"""Number of read pages that their hosts have no room for from which on no more of the plan is read."""
 
 
 class Frontier:
-    """Part of a plan that is not queued yet, host by host."""
+    """Pages of a plan that are not queued yet; a window per host limits how many of its pages are queued."""
 
     def __init__(
         self, pages: Iterable[int], read: Callable[[Sequence[int]], list[StoredRequest]], window: int
@@ -61,7 +61,7 @@ class Frontier:
 
     @property
     def is_read(self) -> bool:
-        """Whether the plan is read to its end, and only full windows hold pages back."""
+        """Whether all requests of the plan are read, so that pages only wait for room in a host's window."""
         return self._next >= len(self._plan)
 
     def extend(self, pages: Iterable[int]) -> None:
@@ -90,7 +90,7 @@ class Frontier:
             yield from self._read_on()
 
     def _refill(self, host: str) -> Iterator[tuple[int, StoredRequest]]:
-        """Fill the window of a host: half a window at a time, because one read costs as much as ten pages."""
+        """Yield pages of a host until its window is full; called at half a window, as reads cost."""
         waiting = self._waiting[host]
         pages = [waiting.popleft() for _ in range(min(len(waiting), self._window - self._queued[host]))]
         if not waiting:
@@ -113,9 +113,9 @@ class Frontier:
 
 
 def host_of(stored: StoredRequest) -> str:
-    """Host and port of a stored request, without a user: the unit of Scrapy's per-domain limits.
+    """Return host and port of a stored request, without a user: the unit of Scrapy's per-domain limits.
 
-    Empty where there is none to be read: what is wrong with a request is found when it is built.
+    "" for a broken request, which is reported when it is built.
     """
     try:
         return urlsplit(str(stored["url"])).netloc.rpartition("@")[2]
@@ -126,15 +126,15 @@ def host_of(stored: StoredRequest) -> str:
 logger = foreign_safe_logger(__name__)
 
 RANK_LEVELS: Final = 64
-"""Number of priorities of a plan: each distinct one costs Scrapy's queue time at every pop."""
+"""Number of distinct priorities of planned requests: each costs Scrapy's queue time at every pop."""
 MIN_WINDOW_PAGES: Final = 16
 
 NOT_REBUILT: Final = "gp4c/not_rebuilt"
-"""Statistic of planned pages whose stored requests are none."""
+"""Statistic of planned pages whose stored requests cannot be rebuilt."""
 
 
 class Feeder:
-    """Feeds the plan of a cycle to a queue."""
+    """Feeds the plan of a cycle to Scrapy's queue, and keeps the pages that have to wait before that."""
 
     def __init__(
         self,
@@ -147,9 +147,9 @@ class Feeder:
     ) -> None:
         """Take a cycle and the pages that it still has to visit.
 
-        ``per_host``: requests that Scrapy makes to a host at a time; ``admission``: queues claimed pages, and
-        knows the spider's requests of this run; ``hears_idle``: whether anybody may ask for pages when the
-        spider is idle.
+        ``per_host``: number of requests that Scrapy sends to a host at a time; ``admission``: queues requests
+        of visits, and has the spider's own requests of this run; ``hears_idle``: whether the project handles
+        Scrapy's signal `spider_idle`, and may request pages then.
         """
         self._hears_idle = hears_idle
         self._cycle, self._admission, self._crawler = cycle, admission, crawler
@@ -159,35 +159,39 @@ class Feeder:
         self.waiting: dict[int, array[int]] = {}
         """Finder, as the column ``found_by`` has it -> pages that wait for its visit."""
         self.late = array("Q")
-        """Pages that the spider may still yield, with data of today or when it is idle."""
+        """Pages that the spider itself may still request, with today's data or when it is idle."""
         self._waits_for_data = cycle.rounds[1] is not None  # a policy that samples needs its answers at once
         self._released: set[int] = set()
         self.deferred = array("Q")
+        """Pages whose requests lacked a value, to be tried again when the spider's requests have ended."""
         self._tries: Counter[int] = Counter()
-        """Page -> how often it was to be queued and lacked something."""
+        """Page -> how often it was to be queued and its request lacked a value or secret."""
         self._unasked: dict[int, tuple[StoredRequest, list[str]]] = {}
-        """Page that only the spider can request -> its stored request, and what that lacks."""
+        """Page that only the spider can request -> its stored request, and names of what that lacks."""
         self.not_left: set[int] = set()
-        """Pages that only the spider can request, and whose places other pages do not have yet."""
+        """Pages that only the spider can request, and whose visits no other pages have got yet."""
         self.extend(pages)
 
     def __len__(self) -> int:
-        """Pages that are not in the queue yet."""
+        """Return the number of pages not queued yet, with those that wait for one finder counted as one."""
         return len(self._frontier) + len(self.deferred) + len(self.waiting) + len(self.late)
 
     @property
     def is_read(self) -> bool:
-        """Whether every page is queued, or waits behind pages of its host or for the spider."""
+        """Whether every page is queued, or waits only for other pages of its host or for the spider."""
         return self._frontier.is_read and not self.deferred and not self.waiting
 
     def feed_deferred(self) -> None:
-        """Feed again the pages that lacked something; pages that still lack it are left to the spider."""
+        """Feed the deferred pages again; those whose requests still lack a value are left to the spider."""
         self._frontier.extend(self.deferred)
         self.deferred = array("Q")
         self.feed()
 
     def release(self) -> None:
-        """Let no page wait for its finder any longer, unless that is late: nothing else is left to do."""
+        """Feed the pages that wait for their finders; those of a finder in `late` become late themselves.
+
+        Call it when nothing else is left to do.
+        """
         late = set(self.late)
         for finder in list(self.waiting):
             pages = self.waiting.pop(finder)
@@ -198,9 +202,9 @@ class Feeder:
         self.feed()
 
     def release_late(self) -> None:
-        """Send pages that the spider did not yield as they are stored: it has nothing else to do.
+        """Feed the late pages, which the spider did not request while idle, by their stored requests.
 
-        First those that no other one of them may bring; pages at which the spider closes itself come last.
+        First come those that no other late page has found, last those whose callbacks close the spider.
         """
         closing = array("Q", (page for page in self.late if page in self._admission.closers))
         if len(closing) < len(self.late):
@@ -222,14 +226,14 @@ class Feeder:
         self.feed()
 
     def take_unasked(self) -> list[int]:
-        """Pages that only the spider can request, and did not yet; each is returned once."""
+        """Return the pages that only the spider can request, and did not so far; each is returned once."""
         unasked, self.not_left = self.not_left, set()
         return [page for page in unasked if not self._cycle.is_claimed(page)]
 
     def end_unasked(self) -> None:
         """Warn of planned pages that only the spider could have requested, and did not.
 
-        Those that lack what is secret end as errors; the others stay without an outcome.
+        Those whose requests lack a secret end as errors; the others stay without an outcome.
         """
         unasked = {page: one for page, one in self._unasked.items() if not self._cycle.is_claimed(page)}
         for page, (stored, lacks) in unasked.items():
@@ -253,7 +257,7 @@ class Feeder:
         )
 
     def extend(self, pages: Iterable[int]) -> None:
-        """Append pages of a round; a page waits for its finder if that is still to be visited."""
+        """Append the pages of a round; one waits in `waiting` if its finder is still to be visited."""
         pages = array("Q", pages)
         self._planned += len(pages)
         ready = array("Q")
@@ -270,7 +274,7 @@ class Feeder:
         self._frontier.extend(pages)
 
     def feed(self, host_done: str | None = None) -> None:
-        """Queue the pages that the frontier yields now; a page without a request gives its place to the next.
+        """Queue the pages for which their hosts have room; one that cannot be queued gives way to the next.
 
         ``host_done``: the host of a planned page that has just left the queue.
         """
@@ -325,11 +329,14 @@ class Feeder:
         return self._admission.queue_claim(request, claim)
 
     def _comes_when_idle(self, page: int) -> bool:
-        """Whether a page may be asked for when all others are visited, as its callback may need these."""
+        """Whether the spider may request a page itself when it is idle: its last request had no finder."""
         return self._hears_idle and int(self._cycle.finders([page])[0]) == UNKNOWN_FINDER
 
     def _defer(self, page: int, stored: StoredRequest, lacks: list[str]) -> None:
-        """Try a page again when the spider's requests are through, and after a visit of its finder."""
+        """Keep a page whose request lacks values, by their names `lacks`, to be tried again.
+
+        That is when the spider's requests have ended, and then after a visit of the page's finder.
+        """
         self._tries[page] += 1
         if self._tries[page] == 1:
             self.deferred.append(page)

@@ -1,4 +1,4 @@
-"""Pages that a fetcher has fetched for the owner of a crawl, and the owner's responses of them."""
+"""Messages between fetchers (download processes) and the crawl's own process, here called the owner."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,18 +12,18 @@ from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.page_state.rules import PageRule
 
 FETCHERS_FILE: Final = "fetchers.json"
-"""File beside the store: the fetchers of the crawl that runs, for ``status``."""
+"""File in the store's directory: the fetchers of the crawl that runs, for `scrapy gp4c status`."""
 
 VISIT_META: Final = ("download_latency", "redirect_urls", "redirect_reasons")
 """Keys that a download adds to ``Request.meta``, and that a visit reads."""
 
 
 class NotFetchedError(IgnoreRequest):
-    """A page was not asked for, because the crawl closes or a fetcher's batch ended: it is due again."""
+    """Raised for a page that was not requested, as the crawl closes or its batch ended: it is due again."""
 
 
 class KnownCopy(NamedTuple):
-    """Data of a visited page that its judgement needs."""
+    """Data of a page's copy and last visit, with which its new answer is compared."""
 
     page: int
     fingerprint: int | None
@@ -31,9 +31,9 @@ class KnownCopy(NamedTuple):
     notes: bytes | None
     """Packed notes of the copy, see `scrapy_gp4c.fingerprint.copy_notes`."""
     is_believed: bool
-    """Whether answers were doubted so often that the next one is the page."""
+    """Whether answers were doubted so often that the next one counts as the page."""
     needs_text: bool
-    """Whether the owner needs the text of a body that is the copy's."""
+    """Whether the text is needed even if the body is that of the copy."""
     rule: PageRule
     distance_bits: int
     was_redirected: bool
@@ -44,20 +44,20 @@ class KnownCopy(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """Page as its body is, compared with its copy."""
+    """Result of the comparison of an answer with the page's copy."""
 
     reading: PageReading | None = None
-    """None: the page has no fingerprint, as its status says, or as `error` says."""
+    """Text and fingerprint of the page; None: it has none, by its status or by `error`."""
     error: Exception | None = None
     """Error that kept the fingerprint from being made."""
     is_known: bool = False
-    """Whether the body is that of the page's copy."""
+    """Whether the body is byte by byte that of the page's copy."""
     is_rebased: bool = False
     """Whether another rule made the copy, so that the page is compared anew."""
     doubt: Doubt = NO_DOUBT
-    """Whether the answer is the page."""
+    """Whether the answer may not be the page."""
     notes: bytes | None = None
-    """Packed notes of this copy; None: they stay as they are."""
+    """Packed notes of the new copy, see `scrapy_gp4c.fingerprint.copy_notes`; None: no new ones."""
 
 
 NOT_JUDGED: Final = Judgement()
@@ -65,7 +65,7 @@ NOT_JUDGED: Final = Judgement()
 
 @dataclass(frozen=True)
 class PageTask:
-    """One page of a batch."""
+    """One page that a fetcher is to fetch, with what it needs to compare it and run its callback."""
 
     request: dict[str, Any]
     """`Request.to_dict`, without marks of the add-on."""
@@ -76,14 +76,14 @@ class PageTask:
     previous_text: str | None = None
     """Text of the copy that was delivered last, from the archive."""
     delivered: tuple[str, int | None] | None = None
-    """Where the copy was not delivered to the spider: outcome of this visit for the callback, or else the
-    fingerprint that it is compared with."""
+    """For a page whose copy was not delivered to the spider: the outcome that the callback is to see, and the
+    fingerprint of the copy delivered last, which decides that outcome if it is not None."""
     needs_callback: bool = False
     """Whether the callback is to run though the page did not change."""
     follows: bool = False
-    """Whether the callback follows links, and is to run unless these are the same."""
+    """Whether the callback follows links, and is to run where these have changed."""
     hidden_parts: Sequence[str] = ()
-    """Parts of the answer by whose differences alone the callback runs."""
+    """Parts of the answer whose differences let the callback run, see `scrapy_gp4c.crawling.hidden_data`."""
     is_download: bool = False
     """Whether no callback runs, and the owner gets the whole response, as for its item pipelines."""
 
@@ -100,31 +100,31 @@ class Batch:
     pause_s: float
     """Pause before the first request: another fetcher may have asked the host just now."""
     end_s: float
-    """Time by the fetcher's own clock from on which nothing of it is sent."""
+    """Time by the fetcher's own clock after which no request of the batch is sent."""
     cookies: list[tuple[Any, Any]]
     """Cookies of the host, each with the key of its jar."""
     doubted: list[int]
-    """Fingerprints that cycles before have doubted."""
+    """Fingerprints of texts that earlier cycles have doubted."""
     changes: list[dict[str, Any]]
-    """How attributes of the spider have changed elsewhere."""
+    """Changes of the spider's attributes in other processes."""
 
 
 class News(NamedTuple):
-    """Results of a fetcher since its last news, which it repeats until the owner has acknowledged them."""
+    """Results of a fetcher since its last `News`, repeated until the owner has acknowledged them."""
 
     number: int
     results: list[tuple[str, int, bytes]]
-    """Batch, position of the page in it, and the pickled `PageResult`; empty: the batch ended before it."""
+    """Batch, position of the page in it, and pickled `PageResult`; ``b""``: the batch ended before it."""
     changes: list[dict[str, Any]]
-    """How callbacks have changed the spider's attributes."""
+    """Changes of the spider's attributes by callbacks."""
     stats: dict[tuple[str, str], Any]
     """Method of the statistics collector and name of the statistic -> value."""
     delays_s: dict[str, float]
-    """Present delays of hosts."""
+    """Host -> present delay between two requests."""
     cookies: list[tuple[Any, Any]]
     """Cookies that have changed."""
     answers: list[tuple[str, int, dict[bytes, list[bytes]], bytes]]
-    """URL, status, headers and body of robots.txt files, for their hints."""
+    """URL, status, headers and body of robots.txt files, which name sitemaps."""
 
 
 class Reply(NamedTuple):
@@ -133,13 +133,13 @@ class Reply(NamedTuple):
     clock_s: float
     """Time by the fetcher's clock when it wrote this."""
     batches: frozenset[str]
-    """Batches of which the owner has not acknowledged all results."""
+    """Batches whose results the owner has not all acknowledged."""
     is_leaving: bool
-    """Whether it has been asked to end, and takes no further batch."""
+    """Whether the fetcher has been asked to end, and takes no further batch."""
     stuck_s: float
-    """Time since its reactor had a turn, if that is stuck."""
+    """Seconds since the fetcher's reactor had a turn, if it is stuck (in a callback, say)."""
     news: News | None = None
-    """None: the reactor is stuck."""
+    """Results since the last reply; None: the reactor is stuck."""
 
 
 @dataclass
@@ -151,7 +151,7 @@ class PageResult:
     headers: dict[bytes, list[bytes]] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
     body: bytes = b""
-    """Empty but for downloads, and files of claims, which the owner reads itself."""
+    """Body of a download for the owner, or of a sitemap or feed, which the owner reads itself; else empty."""
     size_bytes: int = 0
     meta: dict[str, Any] = field(default_factory=dict)
     """Entries of the last request's ``meta`` that visits read: `VISIT_META`."""
@@ -159,22 +159,22 @@ class PageResult:
     verdict: bool | None = None
     """Whether the page changed, by the callback; None: the fingerprint decides."""
     withdrawn: str | None = None
-    """Why the answer is not the page, by the callback."""
+    """Why the answer is not the page, as the callback said by `VisitInfo.withdraw`; None: it did not."""
     description: bytes | None = None
     items: list[Any] = field(default_factory=list)
     requests: list[tuple[bytes, list[str]]] = field(default_factory=list)
-    """Requests that differ in their URLs alone: all else, pickled, as `pack_request` has it, and the URLs."""
+    """Requests of the callback, grouped: pickled fields that a group shares, see `pack_request`, and URLs."""
     markup_sum: int = 0
     """Checksum of data in the markup, and of the links if the callback follows them; 0: not known."""
     hidden_part: str | None = None
-    """Part of the answer by whose difference alone the callback has run."""
+    """Part of the answer (`BODY`, `HEADERS`) for whose difference alone the callback ran; None: none."""
     shared: list[tuple[object, bytes, str, bool]] = field(default_factory=list)
-    """Objects of the request that others may have, too: identity, version, fetcher, whether the callback has
-    changed it."""
+    """Objects in the request's data that other requests may have, too: identity, version, fetcher, and
+    whether the callback has changed it."""
     has_downloads: bool = False
     """Whether the callback has downloaded something by itself."""
     not_sendable: str = ""
-    """First request of the callback that the fetcher had to send itself, and why."""
+    """Text for the log: the callback's first request that the fetcher had to send itself, and why."""
     callback_error: str = ""
     """Traceback of the spider's callback, or of a pipeline."""
     close_reason: str = ""
@@ -186,17 +186,17 @@ class PageResult:
     failed: str = ""
     """Error of the download."""
     elsewhere: dict[str, Any] | None = None
-    """Request of another host that the page redirects to."""
+    """Request for the URL at another host that the page redirects to; None: it does not."""
 
 
 class FetchedResponse(Response):
-    """Response of a page that a fetcher has fetched; its body stays with the fetcher."""
+    """The owner's response for a page that a fetcher has fetched; the body stays with the fetcher."""
 
     result: PageResult
 
     @classmethod
     def of(cls, result: PageResult) -> "FetchedResponse":
-        """Response with the status and headers of a result."""
+        """Return the response with status and headers of a result."""
         response = cls(result.url, result.status, result.headers, result.body, flags=list(result.flags))
         response.result = result
         return response

@@ -1,9 +1,9 @@
-"""Data that callbacks read and that the compared text lacks: of attributes, scripts, headers, the spider.
+"""Hidden data, which callbacks read and the compared text lacks: in attributes, scripts, headers, the spider.
 
 The body of an unchanged page may differ from its copy's by an item's data, or by a token. The spider may have
-another exchange rate than in the run before, or a counter. Only the callback can tell. So it runs for some
-such pages, and its items are compared with those that it made before. From the first other item on, it runs
-for each such page.
+another exchange rate than in the run before, or a counter. Whether that matters, only the items show. So the
+callback runs for some such pages, and its items are compared with those that it made before. From the first
+other item on, it runs for each such page.
 """
 
 import ast
@@ -29,51 +29,51 @@ from scrapy_gp4c.store.records import StoredRequest
 BODY: Final = "body"
 HEADERS: Final = "headers"
 LINK: Final = "link"
-"""Text of the link to a page, or another spelling of its URL."""
+"""Hidden data: the text of the link to a page, or the spelling of its URL."""
 SPIDER: Final = "spider"
-"""Attributes of the spider."""
+"""Hidden data: attributes of the spider."""
 _OF_SCRAPY: Final = frozenset(("crawler", "settings", "name", "start_urls", "state"))
 MAX_ATTRIBUTES: Final = 50
-"""Attributes of a spider that are remembered."""
+"""Most attributes of a spider that are remembered."""
 PAUSE: Final = 20
-"""Pause between two looks at the attributes, in times of the last look's duration: large tables take long."""
+"""Pause between two checks of the spider's attributes, in durations of the last: large tables take long."""
 TRIALS: Final = 10
-"""Times that a callback makes the items of before until a difference alone lets it run no more."""
+"""Runs of a callback with the same items as before after which a difference lets it run no more."""
 PROBES: Final = 2
-"""Further trials of each callback in a cycle: a site may show data where it had none."""
+"""Further such runs of each callback in a cycle: a site may have data where it had none."""
 MAX_CALLBACKS: Final = 100
 NO_ITEMS: Final = 1
-"""Checksum of no items; below it, nobody knows them."""
+"""Checksum of a visit without items; 0: the items are not known."""
 _volatile: Final = re.compile(
     rb"age|alt-svc|cf-|connection|content-length|content-security|date|etag|expires|keep-alive|nel|report"
     rb"|server|set-cookie|transfer|vary|via|x-amz|x-cache|x-served|x-timer|.*(?:\bid|nonce|rate-?limit|request"
     rb"|time|trace)",
     re.IGNORECASE,
 ).match
-"""Headers that say nothing of a page, or differ from answer to answer."""
+"""Response headers that say nothing of a page, or differ from answer to answer."""
 
 
 class HiddenData:
-    """Memory of callbacks whose items differed where the text of their pages did not."""
+    """Decides for which hidden data callbacks run though the text is unchanged, by their items so far."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._trials: dict[str, list[int]] = dict(store.newest_record("hidden_data").get("hidden_data", {}))
-        """Part of an answer, and callback -> trials that made the items of before, and others."""
+        """Part of an answer, and callback -> numbers of its runs with the same items and with others."""
         self._probes: Counter[str] = Counter()
         self.trials: dict[int, str] = {}
-        """Page under way -> what lets its callback run, and is no part of its answer: `LINK`, `SPIDER`."""
+        """Page under way -> why its callback runs whatever the answer is: `LINK` or `SPIDER`."""
         self.linked: set[int] = set()
-        """Pages whose link is another than in the run before."""
+        """Pages whose link has another text or spelling than in the run before."""
         self._before = dict(store.newest_record("spider_sums").get("spider_sums", {}))
         self._first: dict[str, int] | None = None
         self._due_s = 0.0
         self._is_other = False
         self.edited_cycle = 0
-        """Cycle from which on the spider's code is as it is now."""
+        """First cycle with the spider's code of now."""
 
     def note_code(self, spider: Spider, cycle: int) -> bool:
-        """Compare the spider's code with that of the runs before; returns whether it was edited since."""
+        """Compare the spider's code with that of the last run, and store that; returns whether it is new."""
         now = _code_sum(spider)
         before, self.edited_cycle = self._store.newest_record("code").get("code", (0, 0))
         is_edited = before not in (0, now) and now != 0
@@ -84,11 +84,17 @@ class HiddenData:
         return is_edited
 
     def parts(self, stored: StoredRequest) -> list[str]:
-        """Parts of an answer (`BODY`, `HEADERS`) by which a callback runs though the text is unchanged."""
+        """Return the parts of an answer (`BODY`, `HEADERS`) whose difference lets a page's callback run.
+
+        ``stored``: the page's stored request, which names the callback.
+        """
         return [part for part in (BODY, HEADERS) if self._may_run(_name(part, stored))]
 
     def try_callback(self, page: int, stored: StoredRequest, spider: Spider) -> None:
-        """Let the callback of a page run, unchanged or not, where its link or spider may make other items."""
+        """Let the callback of a page run, unchanged or not, where link or spider are others than before.
+
+        The page is then in `trials`.
+        """
         packed = self._store.copy_notes(page)
         if packed is None or unpack(packed).item_sum <= NO_ITEMS:
             return
@@ -111,7 +117,7 @@ class HiddenData:
         return self._is_other
 
     def keep_spider(self, spider: Spider) -> None:
-        """Remember the spider's attributes as they were at the first visit, and as they are."""
+        """Store checksums of the spider's attributes, as they were at the first visit and as they are now."""
         last = _attribute_sums(spider)
         first = last if self._first is None else self._first
         sums = {name: sorted({first.get(name, value), value}) for name, value in last.items()}
@@ -123,7 +129,7 @@ class HiddenData:
         return others > 0 or same < TRIALS or self._probes[name] < PROBES
 
     def note(self, stored: StoredRequest, part: str, *, is_same: bool) -> None:
-        """Note whether a callback that ran for a difference made the items that it had made before."""
+        """Note whether the callback of `stored` made the items of before, when it ran as `part` differed."""
         name = _name(part, stored)
         same, others = self._trials.get(name, (0, 0))
         self._probes[name] += 1
@@ -134,7 +140,7 @@ class HiddenData:
 
 
 def _attribute_sums(spider: Spider) -> dict[str, int]:
-    """Checksums of a spider's attributes but for Scrapy's own; lists and sets often only collect items."""
+    """Return checksums of a spider's attributes, without Scrapy's and lists and sets, which collect items."""
     attributes = [
         (name, value)
         for name, value in vars(spider).items()
@@ -144,7 +150,7 @@ def _attribute_sums(spider: Spider) -> dict[str, int]:
 
 
 def _code_sum(spider: Spider) -> int:
-    """Checksum of a spider's modules, without comments, and of which links it follows; 0: not known."""
+    """Return the checksum of a spider's modules, without comments, and its link rules; 0: not known."""
     kinds = [kind for kind in type(spider).__mro__ if not kind.__module__.startswith(("builtins", "scrapy."))]
     modules = dict.fromkeys(kind.__module__ for kind in kinds)
     try:
@@ -164,9 +170,9 @@ def _name(part: str, stored: StoredRequest) -> str:
 def different_part(
     packed: bytes, judgement: Judgement, response: Response, parts: Collection[str]
 ) -> str | None:
-    """Part by whose difference alone the callback of an unchanged page runs; None: it does not run.
+    """Return the first of `parts` in which the answer of an unchanged page differs from the copy's.
 
-    ``packed``: notes of the page's copy; ``parts``: as by `HiddenData.parts`.
+    None: it differs in none. ``packed``: notes of the page's copy; ``parts``: as by `HiddenData.parts`.
     """
     before = unpack(packed)
     if before.item_sum <= NO_ITEMS:  # the links are compared
@@ -179,13 +185,13 @@ def different_part(
 
 
 def header_sum(response: Response) -> int:
-    """Checksum of the headers that may be data, and of the address after redirects, 16 bits, never 0."""
+    """Return the checksum of headers that may be data, and of the URL after redirects, 16 bits, never 0."""
     lines = sorted((name, values) for name, values in response.headers.items() if not _volatile(name))
     return crc32(repr((response.url, lines)).encode()) & 0xFFFF or 1
 
 
 def item_sum(item: Any) -> int:
-    """Checksum of an item, without times of today: items often say when they were made."""
+    """Return the checksum of an item, without times of about now: items often say when they were made."""
     text = repr(ItemAdapter(item).asdict() if is_item(item) else item)
     now_s = time.time()
     text = _times_of(int(now_s // 86_400), int(now_s // 100_000)).sub("", text)
@@ -194,7 +200,7 @@ def item_sum(item: Any) -> int:
 
 @lru_cache(1)
 def _times_of(day: int, prefix: int) -> re.Pattern[str]:
-    """Pattern of addresses in memory, and of times within a day of now.
+    """Return the pattern of memory addresses (``0x7f...``) and of times within a day of now.
 
     ``day``: days since 1970; ``prefix``: first digits of the seconds since 1970.
     """

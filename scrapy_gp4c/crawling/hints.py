@@ -41,23 +41,23 @@ from scrapy_gp4c.page_state.groups import place_of_url
 # Statistics of claims that were noted, and of what was left out.
 UNREADABLE: Final = "gp4c/hints/unreadable"
 MAX_NAMED: Final = 1_000
-"""Sitemaps on other sites, named by robots.txt files, that are remembered."""
+"""Most remembered sitemaps that robots.txt files of other sites than their own name."""
 MAX_NAMED_BY_SITE: Final = 50
-"""Remembered sitemaps that the robots.txt of one site names."""
+"""Most remembered sitemaps that the robots.txt of one site names."""
 MAX_NAMED_BYTES: Final = 2**17
-"""Size of all remembered URLs: the record of every cycle has them."""
+"""Largest size of all remembered sitemap URLs: the record of every cycle has them."""
 
 _MAX_AGE: Final = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,12})", re.IGNORECASE)
 _HINTING_HEADERS: Final = frozenset({b"Last-Modified", b"Cache-Control", b"Expires"})  # as Scrapy spells them
 _AT_ONCE: Final = re.compile(r"(?:^|[,\s])no-(?:cache|store)\b", re.IGNORECASE)
 SMALL_BYTES: Final = 32_768
-"""Size up to which a file is read at once, in a few ms; packed ones never are."""
+"""Size up to which a sitemap or feed is read in the reactor, in a few ms; packed ones never are."""
 SLICE: Final = 2_000
-"""URLs whose pages are looked up in one turn of the reactor."""
+"""Number of URLs whose pages are looked up in one turn of the reactor."""
 
 
 class PageClaims(NamedTuple):
-    """Claims of one file about known pages."""
+    """What one sitemap or feed says of known pages: when they changed, and how often they do."""
 
     kind: str
     """``sitemap`` or ``feed``."""
@@ -68,14 +68,17 @@ class PageClaims(NamedTuple):
 
 
 class NamedSitemaps:
-    """Sitemaps that the robots.txt files of other sites name; the least recently useful ones go first."""
+    """Memory of sitemaps that robots.txt files of other sites than their own name.
+
+    Where it is full, the least recently useful ones are forgotten.
+    """
 
     def __init__(self, sites: dict[str, list[str]]) -> None:
         self.sites = dict(sites)
         """URL of a sitemap -> other sites whose robots.txt names it."""
 
     def use(self, url: str) -> list[str]:
-        """Sites that a sitemap speaks for besides its own; the sitemap is the last useful one then."""
+        """Return the sites whose pages a sitemap may speak for besides its own, and mark it as useful now."""
         sites = self.sites.pop(url, None)
         if sites is None:
             return []
@@ -83,7 +86,10 @@ class NamedSitemaps:
         return sites
 
     def add(self, site: str, urls: Iterable[str]) -> bool:
-        """Remember the sitemaps that a site's robots.txt names, and forget others; True if any is new."""
+        """Remember the sitemaps, by `urls`, that a site's robots.txt names; returns whether any is new.
+
+        Beyond the limits, the least recently useful ones are forgotten.
+        """
         is_new = False
         short = (url for url in urls if len(url) <= MAX_TEXT)
         for url in list(dict.fromkeys(islice(short, MAX_NAMED_BY_SITE))):
@@ -104,7 +110,7 @@ class NamedSitemaps:
 
 
 class HintReader:
-    """Reads the hints of one run."""
+    """Reads hints, what sitemaps, feeds and headers say of pages, from the responses of one run."""
 
     def __init__(self, cycle: Cycle, rebuilder: Rebuilder, spider: Spider) -> None:
         self._cycle = cycle
@@ -114,14 +120,17 @@ class HintReader:
         self._thread: ThreadPoolExecutor | None = None
 
     def is_slow(self, response: Response) -> bool:
-        """Whether a response is a file of claims that is to be read by `read_file` before `read`."""
+        """Whether a response is a large sitemap or feed, for `read_file` before `read` is called."""
         body = response.body
         if response.status != 200 or not (len(body) > SMALL_BYTES or body.startswith(GZIP_MAGIC)):
             return False
         return self._cycle.failure is None and kind_of(body, response.url) is not None
 
     async def read_file(self, response: Response) -> PageClaims | None:
-        """Claims of a slow file, read beside the reactor; None, and a warning, if it cannot be read."""
+        """Read a large sitemap or feed in a thread; returns its claims about pages.
+
+        None, and a warning, if it cannot be read.
+        """
         kind = kind_of(response.body, response.url)
         assert kind is not None
         if self._thread is None:
@@ -226,7 +235,7 @@ class HintReader:
             yield PageClaims(kind, pages, claims.changed_s[rows][is_local], claims.period_s[rows][is_local])
 
     def _find(self, urls: list[str]) -> npt.NDArray[np.int64]:
-        """Pages of URLs, at these addresses or those before their site moved; -1 for unknown ones."""
+        """Return the pages of URLs, by these or by those before their site moved, ``[U]``; -1 if unknown."""
         find, moves = self._cycle.store.hints.find, self._cycle.moves
         pages = find(self._keys_of(urls)).astype(np.int64)
         if moves.rules:
@@ -265,7 +274,7 @@ def _joined(kind: str, slices: list[PageClaims]) -> PageClaims:
 
 
 def span_of(response: Response) -> float | None:
-    """Freshness lifetime that an answer states (RFC 9111, section 4.2.1), s; None where it states none."""
+    """Return the freshness lifetime of a response (RFC 9111, section 4.2.1), s; None where it has none."""
     control = ",".join(value.decode("latin-1") for value in response.headers.getlist("Cache-Control"))
     if _AT_ONCE.search(control):
         return 0.0

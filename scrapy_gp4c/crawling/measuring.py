@@ -1,8 +1,8 @@
-"""Gains of a cycle for users of a search: its texts go to the search index, their worth to the store.
+"""Measures what a cycle's visits gained for users of a search: texts go to the index, gains to the store.
 
 Texts are staged in the index before their visits are committed to the store. When the cycle ends, the index
-takes them in and measures them in one transaction; then the store keeps what each visit gained; then it
-folds. A run that is killed in between does again what is missing, to the same end.
+takes them in and measures them in one transaction; then the store keeps what each visit gained; then visits
+are applied to its columns. A run that is killed in between repeats what is missing, with the same result.
 """
 
 from collections.abc import Iterator
@@ -23,22 +23,22 @@ from scrapy_gp4c.words.tokens import spaced
 
 class CycleGains(NamedTuple):
     visits: int
-    """Measured visits of pages that were known before."""
+    """Number of measured visits of pages that were known before."""
     ppm: float
     """Sum of their delta-Q_A, in parts per million of the quality of current copies."""
 
 
 SCORING: Final = "tfidf"
-"""Scores of the pages of an answer, see `scrapy_gp4c.search`."""
+"""How the search scores pages for a query, see `scrapy_gp4c.search`."""
 REFIT_CYCLES: Final = 7
-"""Cycles after which idf, mean length and ranks, by which gains are measured, are learnt anew."""
+"""Number of cycles after which idf, mean length and ranks, which gains depend on, are computed anew."""
 
 
 class Measuring:
-    """Search index of a crawl, which is kept in step with the store."""
+    """Search index of a crawl, kept in step with the store, that measures gains of visits."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        """Open the search index of a store, and make index and store fit the log of queries.
+        """Open the search index of a store, and update index and store to the log of queries in `settings`.
 
         ``store``: open for writing.
 
@@ -67,18 +67,18 @@ class Measuring:
         self.index.close()
 
     def lacks(self, page: int, row: PageRow) -> bool:
-        """Whether the index has not the text of a page's copy, so that a 304 would be of no use."""
+        """Whether the index lacks the text of a page's copy, so that a full answer is needed, no 304."""
         return bool(row.has_copy) and not self.index.holds(page, row.key, row.fingerprint)
 
     def take(self, page: int, row: PageRow, fingerprint: int, normal: str) -> None:
-        """Stage the normalised text of a visit, unless it is the one that the index has."""
+        """Stage the normalised text of a visit, unless the index has it; ``row``: the page before it."""
         known = row.fingerprint if row.has_copy else None
         if known == fingerprint and not self.lacks(page, row):
             return
         self.index.stage(Arrival(page, row.key, fingerprint, known, spaced(normal)))
 
     def finish(self) -> CycleGains:
-        """Index the texts of the open cycle and store their gains, before the cycle's fold."""
+        """Index the texts of the open cycle and store the gains of its visits; call before it is closed."""
         store, visits = self._store, self._store.open_visits()
         cycle = store.open_cycle or 0
         copied = visits["page"][among(visits["outcome"], COPIED)]
@@ -91,7 +91,10 @@ class Measuring:
         return CycleGains(int(counted.sum()), float(gains["ppm"][counted].sum(dtype=np.float64)))
 
     def _gains(self, visits: Array, page: Array, ppm: Array, cycle: int) -> Array:
-        """Gains of the visits, dtype `GAIN`: those of the index, and 0 where the text is the same."""
+        """Return the gains of visits, dtype `GAIN`: those measured by the index, and 0 for equal texts.
+
+        ``page``, ``ppm``: pages that the index measured, and their gains.
+        """
         judged = among(visits["outcome"], JUDGED)
         same = judged & ((visits["distance"] == 0) | (visits["outcome"] == NOT_MODIFIED))
         zero = np.setdiff1d(visits["page"][same], page)

@@ -1,4 +1,4 @@
-"""Log lines of a cycle: one when it opens, one when it closes."""
+"""Log lines about a cycle: when it opens and closes, and warnings in between."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -39,7 +39,7 @@ def next_round(cycle: Cycle, pages: int) -> str:
 
 
 def earlier_start(cycle: Cycle, pages: Sequence[int], shown_url: str) -> str:
-    """Return the line for visited pages of the start of earlier runs."""
+    """Return the line for visited `pages` that only the start of earlier runs has requested."""
     return (
         f"Of {counted(cycle.recorded, 'visited page')}, {counted(len(pages), 'is', 'are')} of the start of "
         f"an earlier run and not of this one's. The first is {shown_url}. Take out what is not wanted any "
@@ -52,7 +52,7 @@ NO_TEXT: Final = (
     "no visible text: a browser would build it. Render such pages (scrapy-playwright), crawl their JSON "
     "endpoints, or name what counts in GP4C_FEATURES."
 )
-"""Remedy for pages without text."""
+"""What to do about pages without text, for a log line."""
 
 
 def without_text(pages: int) -> str:

@@ -1,6 +1,6 @@
-"""Evidence of a crawl for its policy: columns, visits so far, related pages, clusters and sites.
+"""What a policy may look at when it plans: columns, visits so far, related pages, clusters and sites.
 
-A store without clusters knows of no pages that are near: its pages are sampled, and nothing is followed.
+In a store without clusters no pages are near each other: policies take samples, and visit no neighbours.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -61,43 +61,46 @@ UNRELATED: Final = frozenset(
 PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND, *measured.LINKED)) - {*terminals.CLUSTERED, *KINDS_OF}
 """Columns that follow from the columns that every page has, and from its directory."""
 _LIFTED: Final = frozenset(KINDS_OF)
-"""Columns that lifts of claims decide."""
+"""Columns that depend on how much claims of a site (such as ``lastmod``) raise the chance of a change."""
 
 
 class KnownPages(Protocol):
-    """The pages that planning reads: a store's, or a copy of them in memory."""
+    """Interface of the pages that planning reads: those of a store, or a copy of them in memory."""
 
     @property
     def merged_pages(self) -> int:
-        """P, number of pages."""
+        """Number of pages, P."""
 
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
-        """Yield the columns of all pages, in blocks; ``names``: at least these; None: all."""
+        """Yield the columns of all pages, in blocks, each with its first page.
+
+        ``names``: columns that are needed, others may come too; None: all.
+        """
 
     def columns_of(self, pages: Pages, names: Collection[str] | None = None) -> Columns:
-        """Columns of some pages; ``names``: at least these; None: all."""
+        """Return columns of pages, ids ascending; ``names``: as in `blocks`."""
 
     def site_keys(self) -> npt.NDArray[np.uint64]:
-        """Key of the site of each directory, ``[G]``."""
+        """Return the key of each directory's site, ``[G]``; the column ``group`` has positions in it."""
 
     def group_visits(self, cycle: int) -> Array:
-        """Visits to directories in a finished cycle, dtype `GROUP_VISITS`."""
+        """Return the counts of visits to directories in a finished cycle, dtype `GROUP_VISITS`."""
 
     def trust(self) -> Array:
-        """Counts of right and wrong claims by site, dtype `TRUST`."""
+        """Return counts of right and wrong claims of sites about their pages, dtype `TRUST`."""
 
     def each_request(self, pages: Array) -> Iterator[StoredRequest]:
-        """Yield the stored requests of some pages."""
+        """Yield the stored requests of `pages`, in that order."""
 
     def clusters(self) -> StoredGroups | None:
-        """Clusters of pages and links between pages; None: nobody made any."""
+        """Return clusters of pages and links between pages; None: nobody made any."""
 
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Visits of finished cycles."""
+        """Yield finished cycles and their visits, dtype `VISIT`; a cycle may come in several parts."""
 
 
 def columns_in_order(known: KnownPages, pages: Array, names: Collection[str] | None = None) -> Columns:
-    """Columns of known pages that are in any order; ``names``: at least these; None: all."""
+    """Return columns of known pages that may be in any order; ``names``: needed ones, None: all."""
     order = np.argsort(pages)
     row = np.argsort(order)
     columns = known.columns_of(pages[order].astype(np.uint32), names)
@@ -110,18 +113,18 @@ NO_GROUPS: Final = StoredGroups(
     np.empty(0, np.uint8),
     {},
 )
-"""Groups of a store without clusters."""
+"""Clusters and links of a store that has none."""
 
 
 class Clusters:
-    """Clusters, links and popularity in the open cycle, read from the store once, when asked for."""
+    """Clusters of pages, links and popularity in the open cycle, read from the store when first needed."""
 
     def __init__(self, known: KnownPages, cycle: int) -> None:
         self._known, self._cycle = known, cycle
 
     @cached_property
     def _stored(self) -> StoredGroups:
-        """Groups of all pages; those that became known since clusters were made are in none."""
+        """Clusters and links of all pages; pages that became known since these were made have none."""
         (groups, popularity, origin), pages = self._known.clusters() or NO_GROUPS, self._known.merged_pages
         new = pages - len(popularity)
         cluster = np.append(groups.cluster, np.full(new, NOWHERE, np.int32))
@@ -130,30 +133,30 @@ class Clusters:
 
     @cached_property
     def number(self) -> npt.NDArray[np.intp]:
-        """Cluster of each page, ``[P]``."""
+        """Number of each page's cluster, ``[P]``; `NOWHERE` for a page in none."""
         return self._stored.groups.cluster.astype(np.intp)
 
     def grouping(self, name: Name) -> Grouping:
-        """The pages by cluster, or each on its own among links."""
+        """Return the pages by cluster (`name`: ``cluster``), or each alone with its links (``links``)."""
         return self._stored.groups.grouping(name)
 
     @property
     def links(self) -> Links:
-        """Links between the pages, as far as they were when clusters were made."""
+        """Links between the pages that were known when clusters were made."""
         return self._stored.groups.links
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Popularity from 0 to 10, ``[P]``; 0: nothing is known of the page."""
+        """Return the popularity of each page, from 0 to 10, ``[P]``; 0: it is not known."""
         return self._stored.popularity
 
     def seen_by(self, visits: CycleVisits) -> Clustered:
-        """Visits to clusters for a round that has seen these visits of the cycle."""
+        """Return counts of visits to clusters, of the last cycles and of `visits`, those of this cycle."""
         clusters = len(self._stored.groups.order)
         return Clustered(clusters, self._finished, self._counted(visits.pages, visits.outcomes))
 
     @cached_property
     def _finished(self) -> list[Array]:
-        """Visits to clusters in the finished cycles that count, newest first."""
+        """Counts of visits to clusters, for each of the last `WINDOW_CYCLES` cycles, newest first."""
         first = max(1, self._cycle - WINDOW_CYCLES)
         parts: dict[int, list[Array]] = {cycle: [] for cycle in range(self._cycle - 1, first - 1, -1)}
         for cycle, visits in self._known.visits(first, self._cycle - 1):
@@ -168,10 +171,13 @@ class Clusters:
 
 
 class Neighbourhood:
-    """Columns of related pages for the rounds of the open cycle, read from the store once, when needed."""
+    """Columns of related pages (of a page's site, directory, cluster) for the rounds of a cycle.
+
+    What they are made of is read from the store once, when it is needed.
+    """
 
     def __init__(self, known: KnownPages, cycle: int, columns: Collection[str]) -> None:
-        """Prepare for a cycle; ``columns``: all that policy and score function read."""
+        """Prepare for a cycle; ``columns``: names of all columns that policy and score function read."""
         self._known = known
         self._cycle = cycle
         self._is_lifted = not _LIFTED.isdisjoint(columns) and len(known.trust()) > 0
@@ -188,14 +194,14 @@ class Neighbourhood:
         group_columns = ("group", "last_cycle") if self.is_needed else ()
         page_columns = {"key", *group_columns, *columns} & COLUMNS.keys()
         self.of_pages = page_columns if PLAIN.issuperset(columns) else None
-        """Columns of the pages themselves that are read; None: any may be."""
+        """Names of the columns of the pages themselves that are read; None: any may be."""
         self.clusters = Clusters(known, cycle)
         self._groupings: dict[Name, Grouping] = {}
 
     def seen_by(self, visits: CycleVisits = NO_VISITS_YET, spent: float = 0.0) -> Related:
-        """Columns of related pages for a round that has seen these visits of the cycle.
+        """Return columns of related pages for a round that has seen `visits` of the cycle.
 
-        ``spent``: share of the cycle's budget that the rounds before have used.
+        ``spent``: share of the cycle's budget that earlier rounds have used.
         """
         recent = self._recent(visits)._replace(spent=spent)
         known = self._directories if self.is_needed else directories(np.empty(0, np.uint64))
@@ -217,7 +223,7 @@ class Neighbourhood:
         return RecentVisits(self._cycle, self._finished, self._last[1])
 
     def columns(self, columns: Mapping[str, Array], pages: slice | Array) -> Mapping[str, Array]:
-        """The columns of some pages, with their clusters and popularity where these are read."""
+        """Return `columns` of `pages`, with the columns ``cluster`` and ``popularity`` if these are read."""
         if self._is_linked:
             columns = {**columns, "popularity": self._popularity[pages]}
         return {**columns, "cluster": self.clusters.number[pages]} if self._is_clustered else columns
@@ -229,7 +235,7 @@ class Neighbourhood:
         return popularity_by_links(finder.astype(np.intp), self.clusters.links)
 
     def grouping(self, name: Name) -> Grouping:
-        """Groups of all pages of `blocks`; pages that the cycle discovers are in none."""
+        """Return the grouping `name` of all pages that were known at the cycle's start."""
         if name not in self._groupings:
             self._groupings[name] = self._grouped(name)
         return self._groupings[name]
@@ -242,7 +248,10 @@ class Neighbourhood:
         return self._tree(group) if name == "tree" else by_place(group, self._directories, name)
 
     def _tree(self, group: Array) -> Grouping:
-        """Directories as a tree. The store has their keys alone: a URL in each says where it is."""
+        """Return directories as a tree, by the URL of one page in each: the store has only their keys.
+
+        ``group``: directory of each page, ``[P]``.
+        """
         _, first, position = np.unique(group, return_index=True, return_inverse=True)
         places = (place_of_url(stored["url"]) for stored in self._known.each_request(first))
         parents = ((url_place.site, url_place.directory) for url_place in places)
@@ -254,7 +263,7 @@ class Neighbourhood:
 
     @cached_property
     def _finished(self) -> list[Array]:
-        """Visits to directories in the finished cycles that count, newest first."""
+        """Counts of visits to directories, for each of the last finished cycles, newest first."""
         last = self._cycle - 1
         return [
             self._known.group_visits(cycle) for cycle in range(last, max(0, last - self._kept_cycles), -1)
@@ -280,7 +289,7 @@ class Neighbourhood:
 
     @cached_property
     def _site_claims(self) -> tuple[Array, Array]:
-        """Counts of the claims of sites in finished cycles, and how many pages have any."""
+        """Counts of right and wrong claims by site in finished cycles, and number of pages with any claim."""
         keys, number = np.unique(self._known.site_keys(), return_inverse=True)
         rows = self._known.trust()
         counts = np.zeros((len(keys), *rows["counts"].shape[1:]))
@@ -289,13 +298,13 @@ class Neighbourhood:
         return counts, pages_with_claims(parts, len(keys), self._cycle)
 
     def _ages(self) -> npt.NDArray[np.int64]:
-        """Evidence for the ages at first sight, by site."""
+        """Return evidence, by site, for ages that pages claimed at their first visit."""
         number, sums = self._directories.site, self._site_sums
         parts = ((number[columns["group"]], columns) for _, columns in self._known.blocks())
         return evidence_of_ages(parts, self._directories.sites, sums.crawl_rate)
 
     def _counted(self, visits: CycleVisits) -> Array:
-        """Visits of this cycle to directories, counted as its fold will count them."""
+        """Return counts of this cycle's visits to directories, as the cycle's close will store them."""
         judged = among(visits.outcomes, JUDGED) & (visits.pages < self._known.merged_pages)
         pages, outcomes = visits.pages[judged], visits.outcomes[judged]
         if not len(pages):
@@ -306,7 +315,7 @@ class Neighbourhood:
 
 
 def missing_clusters(settings: Settings, known: KnownPages) -> str | None:
-    """Log line for a crawl that asks for clusters which its store has not; None: nothing is missing."""
+    """Return the log line for a crawl that needs clusters its store does not have; None: none are missing."""
     if not settings.asks_for_clusters or known.clusters() is not None:
         return None
     return (
@@ -317,7 +326,10 @@ def missing_clusters(settings: Settings, known: KnownPages) -> str | None:
 
 
 class LiveEvidence:
-    """The evidence of one round of a crawl."""
+    """What the policy may look at in one round of a crawl: candidates, their columns, visits and groups.
+
+    It implements the evidence of `scrapy_gp4c.policies.base`.
+    """
 
     def __init__(
         self,
@@ -329,11 +341,11 @@ class LiveEvidence:
         neighbourhood: Neighbourhood,
         related: Related,
     ) -> None:
-        """Take what the cycle knows before the round.
+        """Take the data of the cycle before the round.
 
-        ``rankable``: of every page of `blocks`, whether it may be ranked in this cycle; ``salt``: seed and
-        cycle of the draws; ``planned``: pages of the plan so far, whatever for; ``visits``: those so far;
-        ``related``: what related pages tell the round.
+        ``rankable``: ``[P]``, whether the policy may choose a page in this cycle; ``salt``: seed and cycle,
+        for draws; ``planned``: pages of the plan so far, of all kinds; ``visits``: those so far; ``related``:
+        columns of related pages for this round.
         """
         self._store = store
         self._salt = draw_salt(*salt)
@@ -362,7 +374,7 @@ class LiveEvidence:
     def _block(
         self, pages: Pages, columns: Columns, ids: slice | Array, rows: slice | npt.NDArray[np.intp]
     ) -> Block:
-        """Block of some rows of columns; ``ids``: pages of all rows."""
+        """Return the block of `pages`, in `rows` of `columns`; ``ids``: pages of all rows of these."""
         known, draws = self._neighbourhood.columns(columns, ids), draws_of(columns["key"], self._salt)
         state = RoundState(known, rows, self._related, draws)
         return Block(

@@ -50,13 +50,13 @@ class Notifier:
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody is to be told of events."""
+        """Whether the settings want messages, a command, a feed or metrics."""
         return bool(self._settings.notify or self._settings.on_change)
 
     def cycle_ends(self) -> None:
         """Put the messages about the open cycle into the outbox, just before the cycle is finished.
 
-        The first cycle has nothing but new pages: it tells nobody.
+        The first cycle has nothing but new pages: there are no messages about it.
         """
         cycle = self._store.open_cycle
         if not (self.is_on or self._settings.feed) or cycle is None or cycle == 1:
@@ -104,7 +104,7 @@ class Notifier:
         write(path, metrics(self._spider.name, record, counts, mean_age_cycles(store)))
 
     def _recent_events(self) -> list[PageEvent]:
-        """Newest events of the finished cycles: those that were kept, or else by a pass over all visits."""
+        """Return the newest events of finished cycles: those kept for the feed, or else of all visits."""
         store = self._store
         events = self._feed_events.read(store.last_cycle, store.merged_pages)
         if events is None:
@@ -114,7 +114,7 @@ class Notifier:
         return events
 
     async def send(self) -> None:
-        """Send what waits in the outbox, off the reactor; a failing receiver is one warning."""
+        """Send the messages in the outbox, in a thread; a failing receiver is one warning."""
         if self.is_on:
             thread = ThreadPoolExecutor(1, "gp4c-notices")
             await awaitable(thread.submit(self._send))
@@ -128,7 +128,7 @@ class Notifier:
             self._warn("Notices wait for the next run: %s", error)
 
     def _records(self, events: CycleEvents) -> list[PageEvent]:
-        """Events with the differences of those that a message or the feed shows.
+        """Return the events, with text differences for those alone that a message or the feed shows.
 
         Differences of all took minutes of a cycle with 10,000 changes, of which a digest names 20.
         """
@@ -164,8 +164,9 @@ class Notifier:
 def delivered_visits(
     store: Store, visits: Array, record: CycleRecord, before: CycleRecord, distance_bits: int
 ) -> Array:
-    """Delivered visits of a cycle, and failed ones, with their outcomes since the last delivery.
+    """Return the delivered and the failed visits of a cycle, with outcomes as against the last delivery.
 
+    A change that was not delivered in an earlier cycle so counts when it is. ``visits``: dtype `VISIT`;
     ``record``: of the cycle; ``before``: of the cycle before, empty if there is none.
     """
     now = {int(page) for page in record.get("undelivered", {})}
@@ -182,7 +183,7 @@ def delivered_visits(
 
 
 def open_cycle_events(store: Store, gone_after: int, visits: Array | None = None) -> CycleEvents:
-    """Events of the open cycle so far; ``visits``: of these of its visits, None: of all."""
+    """Return the page events of the open cycle so far; ``visits``: those to consider, None: all."""
     cycle, visits = store.open_cycle, store.open_visits() if visits is None else visits
     assert cycle is not None
     before = {name: np.zeros(len(visits), np.int64) for name in ("outcome", "gone", "X", "last_attempt")}
@@ -198,9 +199,10 @@ def open_cycle_events(store: Store, gone_after: int, visits: Array | None = None
 
 
 def recent_events(store: Store, settings: Settings, spider: str, diff: Diff | None) -> Iterator[PageEvent]:
-    """Yield the newest recorded events of a feed, oldest first, as far as visits are kept.
+    """Yield the newest events for a feed, oldest first, from the visits that the store still has.
 
-    The first cycle has nothing but new pages and is left out. Differences are made of these events alone.
+    The first cycle has nothing but new pages and is left out. ``diff``: returns the text differences of an
+    event, and is called for these events alone.
     """
     newest: deque[CycleEvents] = deque()
     for events in recorded_events(store.visits(), store.pages, settings.gone_after, first_cycle=2):
@@ -213,7 +215,7 @@ def recent_events(store: Store, settings: Settings, spider: str, diff: Diff | No
 
 
 class StoredTexts:
-    """Archive of a store for reading; nothing of it is missing where ``problem`` is None."""
+    """Archive of a store, open for reading; ``problem``: why texts cannot be read, or None."""
 
     def __init__(self, store: Store, texts: Texts | None, problem: ArchiveError | None) -> None:
         self._store, self._texts = store, texts
@@ -221,7 +223,7 @@ class StoredTexts:
 
     @property
     def diff(self) -> Diff | None:
-        """Function for the differences that a visit found; None without an archive."""
+        """Function that returns the text differences that a visit found; None without an archive."""
         return None if self._texts is None else self._diff
 
     def _diff(self, page: int, cycle: int, fingerprint: int) -> tuple[str, ...] | None:
@@ -236,7 +238,7 @@ class StoredTexts:
 
 @contextmanager
 def open_texts(store: Store) -> Iterator[StoredTexts]:
-    """Archive of a store, open for reading; empty where there is none, or it cannot be used."""
+    """Open the archive of a store for reading; without texts where there is none, or it cannot be used."""
     path = Path(store.path) / ARCHIVE
     texts, problem = None, None
     try:

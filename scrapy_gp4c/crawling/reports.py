@@ -21,7 +21,7 @@ CLASSES: Final = ("never_fetched", "in_warm_up", "ranked", "gone")
 
 
 def count_new_pages(store: Store) -> tuple[int, int]:
-    """Count the pages that became known in the open cycle, and those that visits to hubs found."""
+    """Count the pages that became known in the open cycle, and those of them that visits to hubs found."""
     visits = store.open_visits()
     brought = claims.brought(store.notes(), store.pages)
     hubs = visits["page"][visits["kind"] == HUB]
@@ -29,7 +29,10 @@ def count_new_pages(store: Store) -> tuple[int, int]:
 
 
 def report_of(store: Store, settings: Settings) -> CycleRecord:
-    """Record of the open cycle's visits; takes the shadows through the cycle, see `close_cycle`."""
+    """Return the fields of the open cycle's record about its visits.
+
+    The control group's shadows are advanced by the cycle, see `close_cycle`.
+    """
     outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(OUTCOMES)).tolist()
     judged, changed = sum(outcomes[code] for code in JUDGED), outcomes[CHANGED]
     new, new_by_hubs = count_new_pages(store)
@@ -48,9 +51,9 @@ def report_of(store: Store, settings: Settings) -> CycleRecord:
 
 
 def sampled_counts(visits: npt.NDArray[Any], seeds: int) -> SampledCounts | None:
-    """Counts of samples and neighbours among a cycle's visits, dtype `VISIT`; None: no samples.
+    """Return counts of samples and neighbours among a cycle's visits, dtype `VISIT`; None: no samples.
 
-    ``seeds``: samples that the policy has followed.
+    ``seeds``: number of samples for which the policy visited neighbours.
     """
     changed = visits["outcome"] == CHANGED
     samples, neighbours = visits["kind"] == SAMPLE, visits["kind"] == NEIGHBOUR
@@ -78,7 +81,7 @@ def page_counts(store: Store, settings: Settings) -> dict[str, int]:
 
 
 def mean_age_cycles(store: Store) -> float | None:
-    """Mean number of cycles since the last judged visit of pages that have a copy; None: no page has one."""
+    """Return the mean number of cycles since copies were last compared; None: no page has a copy."""
     ages, copies = 0, 0
     for _, block in store.blocks({"last_cycle", "has_copy"}):
         last = block["last_cycle"][block["has_copy"] > 0]
@@ -93,11 +96,11 @@ class Resting:
 
     gone: int
     gone_due: int
-    """Gone pages that have waited long enough."""
+    """Number of gone pages that have waited long enough."""
     gone_cycle: int
     """First cycle in which a gone page is due; 0: none is gone."""
     failed: int
-    """Other pages that wait."""
+    """Number of other pages that wait."""
     failed_cycle: int
     """First cycle in which one of them is due; 0: none waits."""
 
@@ -128,7 +131,7 @@ def count_without_text(store: Store) -> int:
 
 
 def collect_stats(stats: StatsCollector, store: Store, settings: Settings, record: CycleRecord) -> None:
-    """Put into Scrapy's statistics what `scrapy gp4c status` would say of a finished cycle now."""
+    """Put into Scrapy's statistics what `scrapy gp4c status` shows of a finished cycle, by its `record`."""
     values: dict[str, float | None] = {
         name: record[name] for name in ("judged", "changed", "change_rate", "known")
     }

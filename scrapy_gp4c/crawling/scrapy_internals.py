@@ -17,11 +17,11 @@ from scrapy.utils.asyncio import is_asyncio_available
 from twisted.internet.threads import deferToThread
 
 _NOT_OBSERVING: Final = ("scrapy.spidermiddlewares.", "scrapy.downloadermiddlewares.offsite", "scrapy_gp4c.")
-"""Modules of classes that have let the URL pass before, so that they miss no further request for it."""
+"""Modules of middlewares that do not mind if a repeated request for a URL does not reach them."""
 
 
 def _engine_slot(crawler: Crawler) -> Any:
-    """The engine's state of its spider; None before that is opened, and once it is closed."""
+    """Return the engine's state of its spider; None before the spider is opened, and once it is closed."""
     return getattr(crawler.engine, "_slot", None)
 
 
@@ -32,7 +32,7 @@ def is_shell(crawler: Crawler) -> bool:
 
 
 class CrawlCall(NamedTuple):
-    """The call of `Crawler.crawl` that is building an engine: later nobody knows it."""
+    """Arguments of the call of `Crawler.crawl` that is building an engine; Scrapy does not keep them."""
 
     arguments: dict[str, Any]
     """Arguments of the spider, which it need not keep; a positional one has the name of its parameter."""
@@ -40,7 +40,7 @@ class CrawlCall(NamedTuple):
 
 
 def crawl_call(crawler: Crawler) -> CrawlCall:
-    """Call of `Crawler.crawl` that is under way, found by the local variables of its frame."""
+    """Return the call of `Crawler.crawl` that is under way, found by the local variables of its frame."""
     arguments: dict[str, Any] = {}
     frame = inspect.currentframe()
     while frame is not None:
@@ -56,13 +56,13 @@ def crawl_call(crawler: Crawler) -> CrawlCall:
 
 
 def under_way(crawler: Crawler) -> Collection[Request]:
-    """Requests that were sent, until their callbacks have ended; signals tell of responses alone."""
+    """Return the requests that were sent and whose callbacks have not ended; no signal reports these."""
     slot = _engine_slot(crawler)
     return () if slot is None else slot.inprogress
 
 
 def has_started(crawler: Crawler) -> bool:
-    """Whether the spider's start has yielded all its requests; no signal does."""
+    """Whether the spider's start has yielded all its requests; no signal reports that."""
     return getattr(crawler.engine, "_start", None) is None
 
 
@@ -80,7 +80,7 @@ def is_scraping(crawler: Crawler) -> bool:
 
 
 def item_done(crawler: Crawler) -> None:
-    """Let the engine look whether it may close: it counts items, and waits for no event of ours."""
+    """Let the engine check whether it may close, as an item of a page event has left the pipelines."""
     slot = None if crawler.engine is None else crawler.engine.scraper.slot
     if crawler.engine is not None and slot is not None and slot.closing and not slot.closing.called:
         crawler.engine.scraper._check_if_closing()
@@ -88,9 +88,9 @@ def item_done(crawler: Crawler) -> None:
 
 
 def observes_requests(crawler: Crawler, middleware: object | None, signals: Iterable[object]) -> bool:
-    """Whether anybody would miss a request that goes no further than this spider middleware.
+    """Whether anything would miss a request that is dropped in this spider middleware.
 
-    Spider middlewares nearer to the engine would, and receivers of a signal of each request.
+    Spider middlewares nearer to the engine may, and receivers of one of `signals`, sent for each request.
     """
     assert crawler.engine is not None
     for nearer in crawler.engine.scraper.spidermw.middlewares:
@@ -105,14 +105,14 @@ def observes_requests(crawler: Crawler, middleware: object | None, signals: Iter
 
 
 def has_receivers(crawler: Crawler, signal: object) -> bool:
-    """Whether anybody is connected to a signal; the signal manager does not tell."""
+    """Whether anybody is connected to a signal; the signal manager has no method for that."""
     return next(iter(liveReceivers(getAllReceivers(crawler, signal))), None) is not None
 
 
 def queued_slots(scheduler: Scheduler) -> set[str] | None:
-    """Downloader slots of a scheduler's queued requests; None where the queue has no slots.
+    """Return the downloader slots of a scheduler's queued requests; None where the queue has no slots.
 
-    A policy that samples plans on as soon as a host has nothing to do; the public API gives a length alone.
+    A policy that samples plans on as soon as a host has nothing to do; the public API has only a length.
     """
     slots: set[str] = set()
     for queue in (scheduler.mqs, scheduler.dqs):
@@ -123,7 +123,7 @@ def queued_slots(scheduler: Scheduler) -> set[str] | None:
 
 
 def downloader(crawler: Crawler) -> Any:
-    """The downloader: what it has says which host may be asked at once.
+    """Return the downloader, whose slots show which host may be asked at once.
 
     ``active``: its requests, sent or waiting for their host; ``slots``: by name, with ``concurrency``,
     ``delay`` and ``lastseen`` (s), and requests ``transferring``; ``get_slot_key(request)``: name of a slot.
@@ -133,22 +133,22 @@ def downloader(crawler: Crawler) -> Any:
 
 
 def is_seen(crawler: Crawler, request: Request) -> bool:
-    """Whether Scrapy's own duplicate filter has seen a request, which it has from now on."""
+    """Whether Scrapy's own duplicate filter has seen a request; the filter remembers it from now on."""
     slot = _engine_slot(crawler)
     seen = None if slot is None else slot.scheduler.df
     return type(seen) is RFPDupeFilter and seen.request_seen(request)
 
 
 def is_closing(crawler: Crawler) -> bool:
-    """Whether the engine ends, and only waits for what is under way; signals come after that."""
+    """Whether the engine closes, and only waits for requests under way; signals come after that."""
     slot = _engine_slot(crawler)
     return slot is not None and slot.closing is not None
 
 
 def guard_downloads(crawler: Crawler, before_sent: Callable[[Request], None]) -> None:
-    """Call a function with each request that leaves the downloader's queue; what it raises ends the request.
+    """Call `before_sent` with each request when it is sent to its host; an exception ends the request.
 
-    A middleware sees requests before they wait for their host.
+    A middleware is no substitute: it sees requests before they wait for their host in the downloader.
     """
     handlers = downloader(crawler).handlers
     download = handlers.download_request_async
@@ -165,7 +165,7 @@ Result = TypeVar("Result")
 
 
 def awaitable(future: Future[Result]) -> Awaitable[Result]:
-    """The result of a thread as an awaitable of Scrapy, with asyncio or without."""
+    """Return a thread's future as an awaitable that Scrapy can await, with asyncio or without."""
     if is_asyncio_available():
         return asyncio.wrap_future(future)
     deferred: Awaitable[Result] = deferToThread(future.result)

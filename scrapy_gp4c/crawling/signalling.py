@@ -36,28 +36,28 @@ VisitNumber = tuple[int, int]
 
 
 class SignalSender:
-    """Sends the signals of `scrapy_gp4c.signals` of one crawl, and items of events where they are wanted.
+    """Sends the signals of `scrapy_gp4c.signals` in one crawl, and items of page events if settings say so.
 
-    The record of a cycle says how many of its visits are through. What a run before has not sent, or not
-    noted before it was killed, the next run sends.
+    The record of a cycle says of how many visits all events have been handled. Events that a run has not
+    sent, or not noted as handled before it was killed, the next run sends.
     """
 
     def __init__(self, crawler: Crawler, cycle: Cycle) -> None:
-        """Find what runs before have not sent. Raises StoreError."""
+        """Look up how many events earlier runs have sent. Raises StoreError."""
         self._crawler, self._cycle = crawler, cycle
         self._with_items = cycle.settings.change_items
         self._credentials = Credentials(cycle.settings.secret_params)
         self._open: Counter[VisitNumber] = Counter()
-        """Events that are not through."""
+        """Visit -> number of its events that handlers or pipelines have not finished, or not got yet."""
         self.under_way = 0
-        """Events that handlers or pipelines have."""
+        """Number of events that handlers or pipelines are working on."""
         self._listened_kinds: set[str] | None = None
-        """Kinds of events with listeners at the first visit since the last `look`; None: not known."""
+        """Kinds of events with a listener, as found at the first visit after `look`; None: not found yet."""
         self._is_idle: Future[None] | None = None
         self._sent_visits: dict[int, int] = {}
-        """Cycle -> visits whose events are sent by its record; empty: nobody listens."""
+        """Cycle -> number of visits whose events were handled, by its record; empty: nobody listens."""
         self._visits: dict[int, int] = {}
-        """Finished cycle -> its visits."""
+        """Finished cycle -> number of its visits."""
         self._unsent = list(self._unsent_events())
         self._open.update(visit_number for visit_number, _ in self._unsent)
         if self._with_items:
@@ -90,7 +90,7 @@ class SignalSender:
             yield (number, first), open_cycle_events(store, settings.gone_after, delivered)
 
     def look(self) -> None:
-        """Send what runs before have not sent, once all that listens is open; note what is through."""
+        """Send events that earlier runs have not sent, once all listeners are open; note handled visits."""
         self._listened_kinds = None
         try:
             self._send_unsent()
@@ -107,7 +107,7 @@ class SignalSender:
             self._end_event(visit_number)
 
     def _note(self) -> None:
-        """Note in the records how many visits are through, where anybody listens."""
+        """Note in the cycles' records of how many visits the events were handled, if anybody listens."""
         number = self._cycle.number
         if not (self._sent_visits or self._with_items or any(self._hears(kind) for kind in EVENTS)):
             return
@@ -129,7 +129,7 @@ class SignalSender:
             raise DontCloseSpider
 
     async def close(self) -> None:
-        """Wait for handlers and pipelines that have events, at most 10 s, and note what is through."""
+        """Wait at most 10 s for handlers and pipelines with events, and note the handled visits."""
         self._is_idle = Future()
         timer = Timer(LIMIT_S, self._end_wait)
         timer.start()
@@ -142,7 +142,7 @@ class SignalSender:
             self._is_idle.set_result(None)
 
     def visit_delivered(self, row: PageRow, visit: NewVisit, info: VisitInfo) -> None:
-        """Send the events of a visit; ``row``: its page before the visit."""
+        """Send the events of a delivered visit; ``row``: columns of the page before it."""
         if self._unsent:  # events come in the order of their visits
             self._send_unsent()
         outcome = OUTCOMES.index(visit.outcome)
@@ -157,7 +157,7 @@ class SignalSender:
                 self._send((self._cycle.number, self._cycle.recorded - 1), event)
 
     def _events_of(self, row: PageRow, visit: NewVisit) -> CycleEvents:
-        """Events of one visit; ``row``: its page before the visit."""
+        """Return the events of one visit; ``row``: columns of the page before it."""
         visits = np.frombuffer(packed_visit(visit), VISIT)
         before = {name: np.array([getattr(row, name)]) for name in ("outcome", "gone", "X")}
         previous_s = self._cycle.store.starts_s([row.last_attempt]).get(row.last_attempt, np.nan)
@@ -209,5 +209,5 @@ class SignalSender:
 
 
 def diff_of(info: VisitInfo) -> tuple[str, ...] | None:
-    """Differences from the text before, a line for each place; None: there are none."""
+    """Return the lines of `VisitInfo.diff`; None: there are none."""
     return tuple(info.diff().splitlines()) or None

@@ -20,25 +20,25 @@ from scrapy_gp4c.store.credentials import Credentials
 logger = foreign_safe_logger(__name__)
 
 WARNINGS: Final = "warnings.json"
-"""File beside the store: warnings of the last run."""
+"""File in the store's directory: warnings of the last run."""
 MAX_WARNINGS: Final = 20
 OWNER: Final = "owner.json"
-"""File beside the store."""
+"""File in the store's directory: spider, arguments and fingerprinter."""
 IS_OF_TODAY: Final = re.compile(
     r"(?:19|20)\d\d[-_./]?[01]?\d[-_./]?[0-3]?\d(?:\D.*)?|\d{10}(?:\d{3})?(?:\.\d+)?"
     r"|[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}"
 ).fullmatch
-"""Whether an argument is a date, a time or a UUID."""
+"""Match an argument that is a date, a time or a UUID."""
 _calls: WeakKeyDictionary[Crawler, CrawlCall] = WeakKeyDictionary()
 
 
 def note_call(crawler: Crawler) -> None:
-    """Note the spider and its arguments while the engine is built: later they are not known."""
+    """Remember the spider and its arguments for `call_arguments`, while the engine is being built."""
     _calls[crawler] = crawl_call(crawler)
 
 
 def call_arguments(crawler: Crawler) -> dict[str, Any]:
-    """Arguments with which a crawl was begun."""
+    """Return the spider's arguments in the call that began a crawl."""
     call = _calls.get(crawler)
     return {} if call is None else dict(call.arguments)
 
@@ -51,7 +51,7 @@ def fail_exit_code(crawler: Crawler) -> None:
 
 
 def spider_arguments(spider: Spider, credentials: Credentials) -> dict[str, str]:
-    """Arguments of a spider, such as those of ``scrapy crawl -a``, that are no defaults and no secrets.
+    """Return the arguments of a spider, such as those of ``scrapy crawl -a``, but for defaults and secrets.
 
     Names with an underscore in front, such as the ``_job`` of scrapyd, are those of tools. A token makes no
     other crawl, and stands in no file.
@@ -71,7 +71,7 @@ def spider_arguments(spider: Spider, credentials: Credentials) -> dict[str, str]
 
 
 def note_owner(path: Path, spider: Spider, crawler: Crawler, arguments: dict[str, str]) -> None:
-    """Note the owner of a store; warn where its page keys were made by another fingerprinter."""
+    """Write a store's owner file; warn where its page keys were made by another fingerprinter."""
     fingerprinter = type(crawler.request_fingerprinter)
     owner = {
         "spider": spider.name,
@@ -95,7 +95,7 @@ def note_owner(path: Path, spider: Spider, crawler: Crawler, arguments: dict[str
 
 
 def argument_of_today(spider: Spider, arguments: dict[str, str], paths: Iterable[Path]) -> str | None:
-    """Warning that an argument such as a date gives each run a store of its own; None: there is none.
+    """Return the warning that an argument such as a date gives each run a new store; None: none does.
 
     ``paths``: stores of the project.
     """
@@ -143,7 +143,7 @@ def last_warnings(path: Path) -> list[str]:
 
 
 def owner_of(path: Path) -> dict[str, Any]:
-    """Owner of a store; empty where nobody has noted it."""
+    """Return a store's owner file: spider, arguments, fingerprinter; ``{}`` where there is none."""
     with suppress(OSError, ValueError):
         owner = json.loads((path / OWNER).read_text("utf-8"))
         if isinstance(owner, dict):
