@@ -21,21 +21,21 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import ClaimFileError
 
 MAX_UNPACKED_BYTES: Final = 50 * 2**20
-"""Limit of a sitemap by its protocol (sitemaps.org), unpacked."""
+"""Most bytes of a sitemap, unpacked, by its protocol (sitemaps.org)."""
 MAX_FEED_BYTES: Final = 5 * 2**20
 MAX_ENTRIES: Final = 50_000
-"""Limit of a sitemap by its protocol; feeds have it, too."""
+"""Most URLs of a sitemap, by its protocol, or of a feed."""
 MAX_SECONDS: Final = 2.0
-"""Limit of processor time: a busy machine reads as much as an idle one."""
+"""Most processor time for a file, so that a busy machine reads as much as an idle one."""
 MAX_TEXT: Final = 2_083
 """Longest URL or date in characters."""
 MAX_TAG_BYTES: Final = 16 * 2**10
-"""Longest tag: the parser holds all attributes of one at a time."""
+"""Longest tag: the parser has all attributes of a tag in memory at once."""
 MAX_DEPTH: Final = 64
 CHUNK_BYTES: Final = 32 * 2**10
-"""Bytes between two looks at the clock."""
+"""Bytes that are read between two checks of the time limit."""
 HEAD_BYTES: Final = 2_048
-"""Bytes in which the first element of a sitemap or feed stands."""
+"""Bytes at the start of a body in which the first element is looked for."""
 GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 DAY_S: Final = 86_400.0
 PERIOD_S: Final = {
@@ -50,7 +50,7 @@ PERIOD_S: Final = {
 """``changefreq`` -> seconds for which a page claims to stay as it is."""
 
 _UTF_16: Final = re.compile(rb"(\xff\xfe|[^\0]\0)|(\xfe\xff|\0[^\0])")
-"""Start of a text in UTF-16, the low byte first or the high one: its mark, or a character of ASCII."""
+"""Start of a text in UTF-16, little or big endian: a byte order mark, or an ASCII character."""
 _ROOT: Final = re.compile(rb"<(?:\w+:)?(urlset|sitemapindex|rss|feed|rdf)[\s>]", re.IGNORECASE)
 _XML_START: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?!html|!doctype\s+html)", re.IGNORECASE)
 _LONG_TAG: Final = re.compile(rb"<[^<>!?][^<>]{%d}" % MAX_TAG_BYTES)
@@ -64,7 +64,7 @@ _TEXTS: Final = _LOCATIONS | {*_DATES, "changefreq"}
 
 
 class FileClaims(NamedTuple):
-    """Claims of a sitemap or feed about pages."""
+    """Claims of a sitemap or feed: when its pages changed, and how often they do."""
 
     urls: list[str]
     changed_s: npt.NDArray[np.float64]
@@ -72,13 +72,13 @@ class FileClaims(NamedTuple):
     period_s: npt.NDArray[np.float64]
     """``[U]``: seconds for which the page claims to stay as it is; NaN: not claimed."""
     unreadable: list[str]
-    """Dates that cannot be read."""
+    """Dates of entries that cannot be read."""
     stopped: str | None = None
     """Limit that ended the reading early; None: the file was read to its end."""
 
 
 def kind_of(body: bytes, url: str) -> str | None:
-    """Kind of a body by its first element: ``sitemap``, ``feed``, or None for neither."""
+    """Return the kind of a body by its first element: ``sitemap``, ``feed``, or None for neither."""
     if body.startswith(GZIP_MAGIC):
         path = urlsplit(url).path.lower()
         return "sitemap" if path.endswith(".xml.gz") or "sitemap" in path else None
@@ -90,10 +90,10 @@ def kind_of(body: bytes, url: str) -> str | None:
 
 
 def read_claims(kind: str, body: bytes, url: str) -> FileClaims:
-    """Claims of a sitemap, an index of sitemaps, or a feed.
+    """Return what a sitemap, an index of sitemaps, or a feed says of pages.
 
-    ``url``: address of the file; relative links of a feed are resolved against it. Raises ClaimFileError for
-    a body that is too large or is no XML of such a kind.
+    ``kind``: by `kind_of`; ``url``: of the file, against which relative links are resolved. Raises
+    ClaimFileError for a body that is too large or is no XML of such a kind.
     """
     end_s = time.thread_time() + MAX_SECONDS
     limit = MAX_UNPACKED_BYTES if kind == "sitemap" else MAX_FEED_BYTES
@@ -129,7 +129,7 @@ def read_claims(kind: str, body: bytes, url: str) -> FileClaims:
 
 
 def _chunks(body: bytes, limit: int) -> Iterator[bytes]:
-    """Parts of a body, unpacked; what was UTF-16 is UTF-8."""
+    """Yield a body in chunks, unpacked, in UTF-8 where it was UTF-16. Raises _Full beyond `limit` bytes."""
     text = as_utf8(body)
     unpacked: Iterator[bytes] = (
         text[first : first + CHUNK_BYTES] for first in range(0, len(text), CHUNK_BYTES)
@@ -150,7 +150,7 @@ def _chunks(body: bytes, limit: int) -> Iterator[bytes]:
 
 
 def _unpacked(body: bytes) -> Iterator[bytes]:
-    """Unpacked parts of a gzip file, each at most a chunk long: a bomb is never held as a whole."""
+    """Yield the unpacked content of a gzip file in small chunks: a bomb is never in memory as a whole."""
     position = 0
     while body.startswith(GZIP_MAGIC, position):
         stream = zlib.decompressobj(wbits=31)
@@ -166,7 +166,7 @@ def _unpacked(body: bytes) -> Iterator[bytes]:
 
 
 def as_utf8(body: bytes) -> bytes:
-    """A text in UTF-8 that was in UTF-16, without its XML declaration; any other body as it is."""
+    """Return a UTF-16 text in UTF-8, without its XML declaration; any other body as it is."""
     if (begin := _UTF_16.match(body)) is None:
         return body
     text = body.decode("utf-16-le" if begin[1] else "utf-16-be", "replace").removeprefix("\ufeff")
@@ -174,11 +174,11 @@ def as_utf8(body: bytes) -> bytes:
 
 
 class _Full(Exception):  # noqa: N818
-    """A limit is reached: what was read until then counts."""
+    """Raised at a limit that ends the reading of a file; what was read until then counts."""
 
 
 class _Collector:
-    """Target of the parser: keeps the texts of entries, one entry at a time.
+    """Parser target of lxml that collects URLs, dates and frequencies of a file's entries.
 
     Names are compared without prefix and case. The first ``<link>`` of an entry is its URL: its text in RSS,
     its ``href`` in Atom if ``rel`` is missing or ``alternate`` (RFC 4287, section 4.2.7.2).
@@ -236,7 +236,7 @@ class _Collector:
             self._entry = None
 
     def close(self) -> None:
-        """End of the document: nothing is left to do."""
+        """Do nothing at the end of the document; lxml requires the method."""
 
     def _finish(self, entry: dict[str, str]) -> None:
         url = entry.get("loc") or entry.get("link") or entry.get("about")
@@ -248,7 +248,10 @@ class _Collector:
             self._frequencies.append(entry.get("changefreq"))
 
     def claims(self, base: str, stopped: str | None) -> FileClaims:
-        """Claims of all entries; an entry whose URL cannot be resolved is left out."""
+        """Return the claims of all entries; an entry whose URL cannot be resolved against `base` is left out.
+
+        ``stopped``: limit that ended the reading, None: none did.
+        """
         rows = []
         for row, url in enumerate(self._urls):
             try:
@@ -269,7 +272,7 @@ class _Collector:
 
 
 def seconds_of(text: str) -> float:
-    """Time of a date of a sitemap or feed, s since 1970; NaN for a text that is no date.
+    """Return the time that a date in a sitemap or feed means, s since 1970; NaN for a text that is no date.
 
     ISO 8601 as W3C restricts it, or a date as in mails; without a zone UTC. A month or a day stands for its
     end, because a page that changed in it may have done so after a visit in it.
@@ -286,7 +289,7 @@ def seconds_of(text: str) -> float:
 
 
 def mail_seconds_of(text: str) -> float:
-    """Time of a date as in mails and headers (RFC 9110, section 5.6.7), s since 1970; NaN for no date."""
+    """Return the time of a date as in mails and headers (RFC 9110, 5.6.7), s since 1970; NaN for no date."""
     try:
         return _seconds(parsedate_to_datetime(text))
     except (ValueError, OverflowError, TypeError, IndexError):

@@ -3,7 +3,8 @@
 Nothing is fetched and nothing is written. The plan of a cycle's first round is the one that a crawl would
 make; further rounds look at what the rounds before have found, here nothing, and so may come out differently.
 A single forecast plans on the store itself. Several in a row plan on a copy of the columns in memory, which
-visits change as a fold would change the store: an aborted transaction would keep a crawl from writing.
+visits change as a finished cycle would change the store: an aborted transaction would keep a crawl from
+writing.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -48,7 +49,7 @@ from scrapy_gp4c.store.records import TRUST, CycleRecord, PlanCounts, StoredGrou
 
 
 class PagesInMemory:
-    """Pages in memory, 100 bytes each, with the visits of the last cycles to their directories."""
+    """Copy of a store's pages in memory, 100 bytes each, on which a forecast plans cycle after cycle."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class PagesInMemory:
 
     @classmethod
     def of(cls, pages: KnownPages, last_cycle: int) -> Self:
-        """A copy of a store's pages as its last finished cycle left them."""
+        """Return a copy of a store's pages as its last finished cycle left them."""
         parts = [block for _, block in pages.blocks()]
         parts = parts or [columns.new_columns(np.empty(0, np.uint64)) | no_extras(0)]
         state = {name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]}
@@ -100,7 +101,7 @@ class PagesInMemory:
         return self._group_visits.get(cycle, NO_VISITS)
 
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Visits of finished cycles: the store's, then folded ones."""
+        """Yield visits of finished cycles: the store's, then those of forecast cycles."""
         if self._before is not None:
             yield from self._before.visits(first_cycle, last_cycle)
         for cycle, visits in self._folded.items():
@@ -108,7 +109,7 @@ class PagesInMemory:
                 yield cycle, visits
 
     def fold(self, visits: Array, cycle: int) -> None:
-        """Fold the visits of a cycle, dtype `VISIT`, into the pages."""
+        """Update the pages by the visits of a cycle, dtype `VISIT`, as its close would update the store."""
         self._folded[cycle] = visits
         judged = visits[among(visits["outcome"], JUDGED)]
         state = self.columns_of(judged["page"])
@@ -126,11 +127,11 @@ class PagesInMemory:
 
 
 TIMELESS = frozenset(terminals.STATE) - {"last_cycle", "first_cycle", "found_cycle"}
-"""Columns that make a score the same in every cycle, as long as no visit changes them."""
+"""Columns that only visits change: a score of these alone is the same in every cycle until then."""
 
 
 class Forecast(NamedTuple):
-    """Plan of a future cycle."""
+    """Plan of a future cycle, and the visits that it is expected to make."""
 
     cycle: int
     rounds: list[Array]
@@ -145,7 +146,7 @@ class Forecast(NamedTuple):
         return np.concatenate([*self.rounds, np.empty(0, PLAN)])
 
     def round_of(self, page: int) -> int | None:
-        """Round that visits a page, from 1; None: none does."""
+        """Return the number of the round that visits a page, from 1; None: no round does."""
         rounds = (number for number, one in enumerate(self.rounds, 1) if (one["page"] == page).any())
         return next(rounds, None)
 
@@ -167,15 +168,15 @@ NO_WEIGHTS = np.empty(0, np.uint32), np.empty(0)
 
 
 def rules_before(store: Store, settings: Settings) -> PageRules | None:
-    """Rules of the pages for the cycle that comes next; None: there are none."""
+    """Return the page rules for the cycle after the open or last one; None: there are no rules."""
     return page_rules(store, settings, (store.open_cycle or store.last_cycle) + 1)
 
 
 def pages_before(store: Store, rules: PageRules | None = None) -> tuple[KnownPages, int]:
-    """The pages as the next cycle will find them, and its number.
+    """Return the pages as the next cycle will find them, and that cycle's number.
 
-    Where a cycle is under way, its planned pages without an outcome are taken for visited and unchanged;
-    pages that it has found are left out.
+    Where a cycle is under way, its planned pages without an outcome count as visited and unchanged; pages
+    that it has discovered are left out. ``rules``: of the pages, for their weights.
     """
     cycle = store.last_cycle + 1
     weights = NO_WEIGHTS if rules is None else rules.weights()
@@ -193,7 +194,7 @@ def pages_before(store: Store, rules: PageRules | None = None) -> tuple[KnownPag
 
 
 def forecast(pages: KnownPages, cycle: int, settings: Settings, rules: PageRules | None = None) -> Forecast:
-    """The plan of a cycle, and the visits that it would make. Raises PolicyError or ScoreError."""
+    """Return the plan of a cycle, and the visits that it would make. Raises PolicyError or ScoreError."""
     planner = Planner(pages, settings, cycle, rules=rules)
     planned: PlannedRound | None = planner.plan_first()
     rounds: list[Array] = []
@@ -214,7 +215,7 @@ def forecast(pages: KnownPages, cycle: int, settings: Settings, rules: PageRules
 def forecasts(
     pages: KnownPages, cycle: int, settings: Settings, rules: PageRules | None = None
 ) -> Iterator[Forecast]:
-    """The plans of a cycle and of all later cycles, without end; ``pages`` do not change."""
+    """Yield the plans of a cycle and of all later cycles, without end; ``pages`` do not change."""
     known = PagesInMemory.of(pages, cycle - 1)
     while True:
         expected = forecast(known, cycle, settings, rules)
@@ -225,7 +226,7 @@ def forecasts(
 
 
 def state_of(pages: KnownPages, page: int, cycle: int, settings: Settings) -> RoundState:
-    """Columns of one page as the first round of a cycle sees them, related pages included."""
+    """Return the columns of one page as the first round of a cycle sees them, related pages included."""
     columns = pages.columns_of(np.array([page], np.uint32))
     neighbourhood = Neighbourhood(pages, cycle, terminals.ROUND)
     draw = draws_of(columns["key"], draw_salt(settings.seed, cycle))
@@ -236,7 +237,7 @@ def state_of(pages: KnownPages, page: int, cycle: int, settings: Settings) -> Ro
 def rank_of_page(
     pages: KnownPages, page: int, cycle: int, settings: Settings, rules: PageRules | None = None
 ) -> RankOfPage:
-    """Rank of a page in the first round of a cycle. Raises PolicyError or ScoreError."""
+    """Return the rank of a page in the first round of a cycle. Raises PolicyError or ScoreError."""
     planner = Planner(pages, settings, cycle, rules=rules)
     function = settings.score_function
     state = state_of(pages, page, cycle, settings)
@@ -264,7 +265,7 @@ def rank_of_page(
 
 
 def is_shut_out(pages: KnownPages, page: int, cycle: int, settings: Settings, budget: int) -> bool:
-    """Whether a settled page gets no visit until some page changes: `budget` others always come first.
+    """Whether a page past its warm-up gets no visit until some page changes: `budget` others come first.
 
     This can be said only of scores that depend on neither time, draws nor other pages. The others then have
     higher scores, which visits that find no change do not alter.
@@ -289,7 +290,7 @@ def is_shut_out(pages: KnownPages, page: int, cycle: int, settings: Settings, bu
 
 
 def _unchanged_visits(pages: KnownPages, visited: npt.NDArray[np.uint32]) -> Array:
-    """Visits that find pages as they were, or fetch them for the first time."""
+    """Return visits, dtype `VISIT`, that find pages unchanged, or fetch them for the first time."""
     visits = np.zeros(len(visited), VISIT)
     visits["page"] = visited
     inside = visited < pages.merged_pages
@@ -301,17 +302,17 @@ def _unchanged_visits(pages: KnownPages, visited: npt.NDArray[np.uint32]) -> Arr
 
 @dataclass(frozen=True)
 class PastCycle:
-    """A finished cycle of one page."""
+    """What a finished cycle did with one page."""
 
     cycle: int
     outcome: str | None
-    """None: it was not visited."""
+    """Outcome of the page's visit; None: it was not visited."""
     why: str
-    """Kind of the visit, or the reason why there was none."""
+    """Kind of the visit, or the reason why the page was not visited."""
 
 
 def visit_history(store: Store, page: int, settings: Settings, cycles: int) -> list[PastCycle]:
-    """The last `cycles` finished cycles of a page, newest first."""
+    """Return what the last `cycles` finished cycles did with a page, newest first."""
     known = store.columns_of(np.array([page], np.uint32), ("key", "group"))
     state = columns.new_columns(known["key"])
     state["group"][:] = known["group"]
@@ -342,7 +343,11 @@ def _visits(store: Store, page: int) -> dict[int, Array]:
 
 
 def _why_not(state: Columns, page: int, site: int, record: CycleRecord, settings: Settings) -> str:
-    """Reason why a cycle did not visit a page, by the page's columns ``[1]`` before it."""
+    """Return the reason why a cycle did not visit a page.
+
+    ``state``: the page's columns before the cycle, ``[1]``; ``site``: key of its site; ``record``: of the
+    cycle.
+    """
     cycle, plan = record["cycle"], record.get("plan")
     if plan is not None and page >= plan.get("known", page + 1):
         return "not known yet"
@@ -373,7 +378,7 @@ def _why_not(state: Columns, page: int, site: int, record: CycleRecord, settings
 
 
 def _score(state: Columns, record: CycleRecord, settings: Settings) -> float | None:
-    """The page's score in a past cycle; None where it depended on more than is recorded."""
+    """Return the page's score in a past cycle; None where it depended on more than is recorded."""
     try:
         function = functions.recorded(record["formula"], settings.score_function).on_clock(record["clock"])
     except (KeyError, ScoreError, ExpressionError):

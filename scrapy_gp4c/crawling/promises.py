@@ -1,4 +1,4 @@
-"""Promises about the pages of a store: rules and requests, in cycles of the crawl.
+"""Promises about pages (``max_age``, ``min_interval``) by `GP4C_RULES` and requests, in cycles of the crawl.
 
 A cycle dates its visits by its start, so that a daily crawl that starts some seconds early keeps a daily
 interval. Times become cycles by the median time between the starts of the last cycles.
@@ -22,25 +22,25 @@ from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import CycleRecord, PromiseCounts, StoredRequest
 
 TOLERANCE: Final = 0.01
-"""Part of a time by which a visit may come early or late: cycles do not start to the second."""
+"""Share of a span by which a visit may come early or late: cycles do not start to the second."""
 INTERVALS: Final = 5
-"""Number of last intervals whose median is the time between two cycles."""
+"""Number of last intervals whose median counts as the time between two cycles."""
 
 
 class CycleTimes(NamedTuple):
-    """Times of cycles, s since 1970."""
+    """Start times of cycles, s since 1970, which convert spans of time into cycles."""
 
     cycle: int
     """Cycle that is planned."""
     now_s: float
     starts_s: npt.NDArray[np.float64]
-    """By cycle, from 0 to the one before; NaN: not known."""
+    """Start of each cycle from 0 to the one before `cycle`; NaN: not known."""
     interval_s: float
-    """Time between the starts of two cycles."""
+    """Typical time between the starts of two cycles."""
 
     @classmethod
     def of(cls, records: Sequence[CycleRecord], cycle: int) -> "CycleTimes":
-        """Times of a cycle that is open or still to come, by the records of the cycles before."""
+        """Return the times for a cycle that is open or still to come, by the records of cycles so far."""
         starts_s = np.full(cycle + 1, np.nan)
         for record in records:
             if record["cycle"] <= cycle and (started := record.get("started")) is not None:
@@ -58,16 +58,19 @@ class CycleTimes(NamedTuple):
         return cls(cycle, now_s, starts_s[:-1], interval_s)
 
     def age_s(self, last: Array) -> Array:
-        """Time since the cycles of some last visits; infinite where it is not known."""
+        """Return the seconds since visits in the cycles `last` (last visits); infinite where not known."""
         started_s = self.starts_s[np.minimum(last, self.cycle - 1)]
         return np.where(np.isnan(started_s) | (last <= 0), np.inf, self.now_s - started_s)
 
     def cycles(self, span: Span) -> int:
-        """Whole cycles that a span takes, at least 1."""
+        """Return how many whole cycles fit into a span, at least 1."""
         return span.cycles or max(1, int(span.seconds * (1 + TOLERANCE) / self.interval_s))
 
     def cycles_left(self, span: Span, last: Array) -> Array:
-        """Cycles that may pass until a span since the last visits is over; below 0: it is."""
+        """Return how many cycles may pass until a span since last visits is over; below 0: it is over.
+
+        ``last``: cycles of these visits, 0 for a page without one.
+        """
         if span.cycles:
             return np.where(last <= 0, 0, last.astype(np.int64) + span.cycles - self.cycle)
         left_s = span.seconds * (1 + TOLERANCE) - self.age_s(last)
@@ -75,20 +78,21 @@ class CycleTimes(NamedTuple):
         return np.where(last <= 0, 0, np.clip(cycles_left, -(2**30), 2**30)).astype(np.int64)
 
     def is_over(self, span: Span, last: Array) -> Array:
-        """Whether a span since the last visits is over."""
+        """Whether a span since visits in the cycles `last` is over; True for 0, no visit."""
         if span.cycles:
             return np.asarray((last <= 0) | (self.cycle - last >= span.cycles))
         return np.asarray(self.age_s(last) >= span.seconds * (1 - TOLERANCE))
 
 
 PROMISED_PAGE: Final = np.dtype([("page", "<u4"), *PROMISE.descr, ("late_s", "<f8")])
-"""Settled page with a promise, and the time by which it is later than promised; 0: it is not."""
+"""Page past its warm-up with a promise, and the seconds by which it is later than promised; 0: in time."""
 
 
 def promise_counts(promised: Array, visits: int, budget: int) -> PromiseCounts:
-    """Counts for a cycle's record.
+    """Return counts of promises for a cycle's record.
 
-    ``promised``: dtype `PROMISED_PAGE`; ``visits``: made by promises, of ``budget`` at most.
+    ``promised``: pages with promises, dtype `PROMISED_PAGE`; ``visits``: number of those planned by their
+    promises, of ``budget`` at most.
     """
     late_s = promised["late_s"]
     due = int(np.count_nonzero(promised["is_open"] & (promised["cycles_left"] <= 0)))
@@ -103,7 +107,7 @@ def promise_counts(promised: Array, visits: int, budget: int) -> PromiseCounts:
 
 
 class PageRules:
-    """Rules of all known pages for the planning of a cycle."""
+    """Rule of each known page (`GP4C_RULES` and promises of requests), for the planning of a cycle."""
 
     def __init__(self, known: KnownPages, rules: Sequence[PageRule], clock: CycleTimes) -> None:
         """Find the rule of every page by its stored request."""
@@ -119,7 +123,7 @@ class PageRules:
             self.number[page] = number
 
     def at(self, cycle: int) -> "PageRules":
-        """The same rules for a later cycle, as if cycles went on as they did."""
+        """Return the same rules for a later cycle, which comes after so many of the usual intervals."""
         later = object.__new__(PageRules)
         later._rules, later.number = self._rules, self.number
         clock = self.clock
@@ -131,7 +135,7 @@ class PageRules:
         return later
 
     def pages_of(self) -> Counter[int]:
-        """Rule, by its number -> count of its pages; 0: no rule."""
+        """Count the pages of each rule: `PageRule.number` -> pages; 0: without a rule."""
         counts = np.bincount(self.number, minlength=len(self._rules)).tolist()
         pages: Counter[int] = Counter()
         for rule, count in zip(self._rules, counts, strict=True):
@@ -142,7 +146,10 @@ class PageRules:
         return self._rules[int(self.number[page])]
 
     def allowed(self, first: int, last: Array) -> npt.NDArray[np.bool_]:
-        """Pages of a block that ``never`` and ``min_interval`` let be visited; ``last``: cycles of visits."""
+        """Return which pages of a block ``never`` and ``min_interval`` of their rules allow, ``[P]``.
+
+        ``first``: first page of the block; ``last``: cycle of each page's last visit.
+        """
         number = self.number[first : first + len(last)]
         allowed = np.ones(len(last), np.bool_)
         for rule_number in np.unique(number).tolist():
@@ -154,7 +161,10 @@ class PageRules:
         return allowed
 
     def promised(self, first: int, last: Array, is_settled: Array, allowed: Array) -> Array:
-        """Promises about the settled pages of a block, dtype `PROMISED_PAGE`, by page."""
+        """Return the pages of a block past their warm-up that have promises, dtype `PROMISED_PAGE`, by page.
+
+        ``first``, ``last``: as in `allowed`; ``is_settled``, ``allowed``: of the block's pages.
+        """
         number = self.number[first : first + len(last)]
         promises = [np.empty(0, PROMISED_PAGE)]
         for rule_number in np.unique(number[is_settled]).tolist():
@@ -179,7 +189,7 @@ class PageRules:
         return promised[np.argsort(promised["page"])]
 
     def weights(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
-        """Pages whose rules give a weight, and the weights."""
+        """Return the pages whose rules have a weight, and these weights."""
         weight = np.array([np.nan if rule.weight is None else rule.weight for rule in self._rules])
         pages = np.flatnonzero(~np.isnan(weight[self.number])).astype(np.uint32)
         return pages, weight[self.number[pages]]
@@ -190,12 +200,15 @@ def rule_of_request(rules: Sequence[PageRule], stored: StoredRequest) -> PageRul
 
 
 def has_promise(meta: Mapping[str, Any]) -> bool:
-    """Whether the meta of a request says something that rules are about."""
+    """Whether the meta of a request has a promise or tag (`STORED_META`)."""
     return any(name in meta for name in STORED_META)
 
 
 def page_rules(store: Store, settings: Settings, cycle: int | None = None) -> PageRules | None:
-    """Rules of a store's pages for the cycle that is open or comes next; None: there are none."""
+    """Return the rules of a store's pages; None: there are neither rules nor promises of requests.
+
+    ``cycle``: for which they hold, None: the open one or the next.
+    """
     if not settings.rules and not store.newest_record("promised"):
         return None
     records = store.cycles()
@@ -204,7 +217,7 @@ def page_rules(store: Store, settings: Settings, cycle: int | None = None) -> Pa
 
 
 def unmatched_warning(rules: Sequence[PageRule]) -> str:
-    """Log line for rules that are for no page."""
+    """Return the log line for rules that match no page."""
     names = ", ".join(rule.name for rule in rules)
     return (
         f"GP4C_RULES: no page matches {names}. A glob is for the complete URL, such as '*/news/*'; of "
@@ -213,7 +226,7 @@ def unmatched_warning(rules: Sequence[PageRule]) -> str:
 
 
 def promises_line(counts: PromiseCounts) -> str:
-    """Line of commands about the promises of a cycle."""
+    """Return the line of `scrapy gp4c status` and others about the promises of a cycle."""
     pages, late = counts["pages"], counts["late"]
     by = f", {late:,} late by up to {time_text(counts['latest_s'])}" if late else ""
     return (
@@ -223,7 +236,7 @@ def promises_line(counts: PromiseCounts) -> str:
 
 
 def too_small_warning(counts: PromiseCounts) -> str | None:
-    """Log line for a budget that cannot keep all promises; None: it can."""
+    """Return the log line for a budget that cannot keep all promises; None: it can."""
     if counts["needed"] <= counts["budget"] and not counts["missed"]:
         return None
     late = (

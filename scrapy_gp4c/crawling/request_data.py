@@ -1,4 +1,4 @@
-"""Data that requests hand to callbacks: what varies from run to run, and which pages have that of before."""
+"""Data that requests hand to callbacks (``cb_kwargs``, ...): and whose values vary between runs."""
 
 from collections.abc import Collection, Iterator
 from typing import Any, Final
@@ -14,11 +14,11 @@ from scrapy_gp4c.store.records import StoredRequest
 logger = foreign_safe_logger(__name__)
 
 MAX_VARYING: Final = 20
-"""Names of varying data after which no further ones are remembered."""
+"""Most names of varying data that are remembered."""
 MIN_STEADY: Final = 5
-"""Times that data was the same again from which on it counts as what does not vary."""
+"""Times that data had the value of the run before, from which on it counts as steady."""
 MAX_REMEMBERED: Final = 100_000
-"""Pages with new data that are remembered."""
+"""Most pages with new data, and most shared objects, that are remembered."""
 _OPTIONS: Final = (
     "dont_",
     "download_",
@@ -36,9 +36,10 @@ _FIELDS: Final = frozenset({"attributes", "cookies", "flags", "cb_kwargs", "head
 
 
 def data_of(stored: StoredRequest) -> dict[str, Any]:
-    """Data of a request for its callback or the server, which may be another today: name -> value.
+    """Return the data of a request for its callback or the server: name, such as ``meta price``, -> value.
 
-    Options of downloads, such as ``playwright`` in ``meta``, are not.
+    These may have other values in another run. Download options, such as ``playwright`` in ``meta``, are left
+    out.
     """
     if not isinstance(stored, dict) or _FIELDS.isdisjoint(stored):
         return {}
@@ -61,7 +62,7 @@ def _is_option(name: str) -> bool:
 
 
 def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
-    """Whether the callback, or the data that it gets, is another than before, as far as anybody can tell."""
+    """Whether the callback, or the data that it gets, differs from before; unstorable values count as new."""
     old, new = _data_for_callback(before), _data_for_callback(now)
     return (
         bool(new_data(before, now))
@@ -77,7 +78,10 @@ def has_other_link(before: StoredRequest, now: StoredRequest) -> bool:
 
 
 def new_data(before: StoredRequest, now: StoredRequest) -> dict[str, Any]:
-    """Data that a callback gets now and did not get before, as far as anybody can tell: name -> value."""
+    """Return the data that a callback gets now and did not get before: name -> value.
+
+    What the store cannot keep counts as new, with an object for its value that equals no other.
+    """
     old = _data_for_callback(before)
     new = {name: value for name, value in _data_for_callback(now).items() if old.get(name) != value}
     for name in now.get("unstorable", ()):
@@ -88,14 +92,14 @@ def new_data(before: StoredRequest, now: StoredRequest) -> dict[str, Any]:
 
 
 def _data_for_callback(stored: StoredRequest) -> dict[str, Any]:
-    """Data of a request that no server gets: name -> value."""
+    """Return the data of a request that goes to its callback and not to the server: name -> value."""
     return {name: value for name, value in data_of(stored).items() if not name.startswith(_FOR_SERVER)}
 
 
 def objects_of(values: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, Any]]:
-    """Objects that a request hands to its callback and that this may change: field, name and object.
+    """Yield the mutable objects that a request hands to its callback: field, name and object.
 
-    ``values``: attributes of the request by name.
+    ``values``: the request's attributes ``cb_kwargs`` and ``meta``, by name.
     """
     for field in ("cb_kwargs", "meta"):
         for name, value in values[field].items():
@@ -105,18 +109,19 @@ def objects_of(values: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, An
 
 
 class SharedObjects:
-    """Memory of a run for objects that several requests have; Scrapy passes them on without a copy.
+    """Memory of a run for objects, such as an item, that several requests hand to their callbacks.
 
-    The last callback often yields what all have filled: each has to run, whether its page changed or not.
+    Scrapy passes them on without a copy, and the last callback often yields what all have filled: each has to
+    run, whether its page changed or not.
     """
 
     def __init__(self) -> None:
         self._objects: dict[object, tuple[Any, str, set[int]]] = {}
-        """Identity -> object, its text as it was at first, and its pages."""
+        """Identity -> object, its `repr` when it was first seen, and the pages whose requests have it."""
         self._filled: set[object] = set()
         """Identities of objects that callbacks on fetchers have changed."""
         self._fetchers: dict[tuple[object, bytes], set[str]] = {}
-        """Identity and version of such an object -> fetchers that had it."""
+        """Identity and version of an object -> fetchers whose callbacks had it."""
 
     def note(self, page: int, request: Request) -> None:
         """Note the objects of a request for a page."""
@@ -131,7 +136,10 @@ class SharedObjects:
             self._objects[identity][2].add(page)
 
     def note_use(self, identity: object, version: bytes, fetcher: str, is_filled: bool) -> bool:
-        """Note an object of a callback on a fetcher; returns whether fetchers have filled copies of it."""
+        """Note that a callback on a fetcher had an object; returns whether two fetchers have filled copies.
+
+        ``version``: digest of its content when it was sent; ``is_filled``: whether the callback changed it.
+        """
         if identity not in self._objects:
             return False
         if is_filled:
@@ -141,7 +149,7 @@ class SharedObjects:
         return identity in self._filled and len(fetchers) > 1 and len(self._objects[identity][2]) > 1
 
     def pages(self) -> set[int]:
-        """Pages whose callbacks fill an object together."""
+        """Return the pages whose callbacks have filled an object together with others."""
         groups = (
             pages
             for identity, (value, text, pages) in self._objects.items()
@@ -151,32 +159,32 @@ class SharedObjects:
 
 
 class RequestData:
-    """Memory of a run, and of those before, for the data of requests; it warns where items have old data."""
+    """Learns over several runs which data of requests varies, and warns where items were made of old data."""
 
     def __init__(self, cycle: Cycle, rebuilder: Rebuilder, extra: dict[str, Any]) -> None:
-        """Read what the cycles before have learned; ``extra``: for log lines."""
+        """Read what earlier cycles have learned; ``extra``: fields for log lines."""
         self._cycle, self._extra = cycle, extra
         self._public_url, self._named_params = rebuilder.credentials.url, rebuilder.named_params
         record = cycle.store.newest_record
         self.varying = set(record("varying_data").get("varying_data", ()))
         """Names of data that the spider hands on with other values in other runs."""
         self._steady = dict(record("steady_data").get("steady_data", {}))
-        """Name of data -> how often it had the value of the run before, up to a few times."""
+        """Name of data -> how often it had the value of the run before, up to `MIN_STEADY`."""
         self._outdated: dict[int, StoredRequest] = {}
-        """Pages queued as stored, with data that may be another today."""
+        """Page queued by its stored request, with data that may be old -> that request."""
         self.shared = SharedObjects()
         self._handed: dict[int, Collection[str]] = {}
-        """Page -> names of what the spider has handed on to it in this run, and that was another before."""
+        """Page -> names of data that the spider's request of this run has with new values."""
         self._handed_values: dict[str, Any] = {}
-        """Name of such data -> the value that all pages get; None: each its own."""
+        """Name of such data -> the value that all pages get; None: they get different ones."""
 
     def of(self, stored: StoredRequest) -> dict[str, Any]:
-        """Data of a request, and its URL if a parameter in it makes no page: a token of today, say."""
+        """Return the data of a request, with its URL if that has an ignored parameter, such as a token."""
         data, url = data_of(stored), stored["url"]
         return data if page_url(url, self._named_params) == url else data | {"URL": url}
 
     def note_queued(self, page: int, stored: StoredRequest) -> None:
-        """Note that a page is queued as stored, which the spider may still ask for."""
+        """Note that a page is queued by its stored request; the spider may still request it with new data."""
         if self.of(stored):
             self._outdated[page] = stored
 
@@ -203,7 +211,7 @@ class RequestData:
             self._handed[page] = handed.keys()
 
     def _count_steady(self, names: Collection[str]) -> None:
-        """Count that data of these names had the value of the run before."""
+        """Count for the data of these names that it had the value of the run before."""
         steady = self._steady
         for name in names:
             if steady.get(name, 0) < MIN_STEADY and len(steady) < MAX_VARYING:
@@ -211,7 +219,7 @@ class RequestData:
                 self._cycle.store.amend_record(steady_data=steady.copy())
 
     def warn(self) -> None:
-        """Warn of pages whose items are old or missing, because data was not handed on, or came too late."""
+        """Warn of pages whose items are old or missing, as the spider's data came too late or not at all."""
         self._warn_of_outdated()
         self._warn_of_handed()
 

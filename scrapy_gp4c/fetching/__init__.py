@@ -1,1 +1,1 @@
-"""Fetchers: processes that download and run callbacks for the owner of a crawl, over Dask."""
+"""Fetchers: processes that download and run callbacks for a crawl's own process (its owner), over Dask."""

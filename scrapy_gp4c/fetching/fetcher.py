@@ -1,8 +1,9 @@
 """A fetcher: a Dask worker with the spider and its project, but without a store.
 
 It takes batches of pages, downloads them as Scrapy does, with the project's own delays and middlewares,
-fingerprints them, runs their callbacks and gives back what the owner needs of them. The owner calls the
-functions at the end of this module, in the loop of the worker; Scrapy has a thread with a loop of its own.
+fingerprints them, runs their callbacks and sends the results to the owner, the process with the store. The
+owner calls the functions at the end of this module, in the loop of the worker; Scrapy has a thread with a
+loop of its own.
 """
 
 import asyncio
@@ -79,13 +80,13 @@ from scrapy_gp4c.fingerprint.copy_notes import rules_digest
 from scrapy_gp4c.fingerprint.description import description
 
 PAGE: Final = "gp4c_batch_page"
-"""Key in ``Request.meta`` of a page that a batch asked for."""
+"""Key in ``Request.meta`` of the `BatchPage` for which a request is made."""
 _called_back: "ContextVar[BatchPage | None]" = ContextVar("called_back", default=None)
-"""Page whose callback runs: the coroutine of each page keeps its own."""
+"""Page whose callback runs in the current coroutine; None outside of callbacks."""
 START_LIMIT_S: Final = 60.0
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 IDLE_S: Final = 60.0
-"""Time without a word of its owner after which a crawl is closed."""
+"""Time without a call of the owner after which a fetcher closes its crawl."""
 POLL_S: Final = 0.1
 LONG_POLL_S: Final = 1.0
 LEAVE_S: Final = 20.0
@@ -94,11 +95,11 @@ OWNERS_STATS: Final = (
     "elapsed", "finish", "gp4c/", "item_", "items_", "memusage", "response_received", "responses_",
     "scheduler/",
 )  # fmt: skip
-"""Beginnings of statistics that the owner counts itself."""
+"""Prefixes of the statistics that the owner counts itself, so that fetchers do not report them."""
 _JOINS: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "inc_value": sum, "max_value": max, "min_value": min, "set_value": itemgetter(-1),
 }  # fmt: skip
-"""Method of statistics collectors -> function that makes one of two values told to it."""
+"""Method of statistics collectors -> function that joins the values of two calls into that of one."""
 
 revision: str | None = None
 """`GP4C_REVISION` of this fetcher's project."""
@@ -108,19 +109,20 @@ _reactor: Future[asyncio.AbstractEventLoop] | None = None
 
 
 def clock_s() -> float:
-    """Clock that goes on while the machine sleeps, where there is one."""
+    """Return the time in seconds of a clock that runs on while the machine sleeps, if the system has one."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 @dataclass(frozen=True)
 class FetcherConfig:
-    """Everything that a fetcher needs to know of a crawl, ready to be sent."""
+    """Settings and spider of a crawl, as they are sent to a fetcher."""
 
     store: str
-    """Name of the owner's store: a crawl ends another one that its owner has left behind."""
+    """Name of the owner's store; a new crawl on it ends an old one that its owner has left behind."""
     spiders: list[bytes]
-    """Pickled spider class, by its module and name, and by value where that is possible: fetchers of a script
-    do not run what stands below ``if __name__ == "__main__"``."""
+    """Pickled spider class, by its module and name, and by value where that is possible.
+
+    Fetchers of a script do not run the code below ``if __name__ == "__main__"``."""
     arguments: dict[str, Any]
     attributes: dict[str, bytes]
     """Attributes of the owner's spider, pickled, such as those that its start has set."""
@@ -131,16 +133,19 @@ class FetcherConfig:
     describes: bool
     skip_unchanged: bool
     link_params: tuple[str, ...]
-    """Parameters of links that alone change nothing for a callback."""
+    """URL parameters of links, as of campaigns, that make no difference to a callback."""
     distance_bits: int
     has_pipelines: bool
-    """Whether items go through their pipelines here."""
+    """Whether items go through the project's pipelines on the fetcher."""
     is_local: bool
     """Whether the owner has started the fetcher, and ends it."""
 
 
 def versions(features: Any, project: str | None) -> dict[str, str | None]:
-    """Versions of everything that decides how a page is read: owner and fetchers must have the same."""
+    """Return the versions of all code that decides how a page is read: owner and fetchers must have the same.
+
+    ``features``: of `GP4C_FEATURES`; ``project``: the project's `GP4C_REVISION`.
+    """
     source = None
     if features is not None:
         try:
@@ -157,11 +162,11 @@ def versions(features: Any, project: str | None) -> dict[str, str | None]:
 
 
 class NotSentError(NotFetchedError):
-    """The batch of a page ended before the page, or the robots.txt of its host, was asked for."""
+    """Raised when a batch ends before a page, or the robots.txt of its host, has been requested."""
 
 
 class ElsewhereError(Exception):
-    """A page redirects to a host that perhaps another fetcher has."""
+    """Raised when a page redirects to another host, which another fetcher may have; it holds the request."""
 
     def __init__(self, request: Request) -> None:
         super().__init__(request.url)
@@ -169,7 +174,7 @@ class ElsewhereError(Exception):
 
 
 class HostMiddleware:
-    """Downloader middleware that keeps a batch at its host, and robots.txt files for the owner."""
+    """Downloader middleware that refuses redirects to other hosts, and keeps robots.txt for the owner."""
 
     def __init__(self, answers: list[Any]) -> None:
         self.answers = answers
@@ -191,26 +196,26 @@ class HostMiddleware:
             raise FetcherError("redirects to itself")
 
     def process_response(self, request: Request, response: Response) -> Response:
-        """Keep what the owner's hints need of a robots.txt."""
+        """Keep a robots.txt for the owner, which reads the sitemaps that it names."""
         if PAGE not in request.meta and response.url.endswith("/robots.txt"):
             self.answers.append((response.url, response.status, dict(response.headers), response.body))
         return response
 
 
 class NoStartMiddleware:
-    """Spider middleware that keeps the start from a fetcher, that of the project's middlewares included."""
+    """Spider middleware that suppresses the spider's start on a fetcher, as the owner runs it."""
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Yield nothing."""
+        """Yield nothing, whatever the spider and the project's middlewares would start with."""
         return
         yield
 
 
 def stats_for_owner(collector: type[Any]) -> type[Any]:
-    """Statistics collector of a project that keeps what was told to it, for the owner of the crawl."""
+    """Return a subclass of a project's statistics collector that also keeps new values for the owner."""
 
     class StatsForOwner(collector):  # type: ignore[misc] # known when it runs
-        """The project's statistics collector, which also keeps what is new for the owner of the crawl."""
+        """The project's statistics collector, which also keeps values since the last `News` in `new`."""
 
         def __init__(self, crawler: Crawler) -> None:
             super().__init__(crawler)
@@ -233,7 +238,7 @@ def stats_for_owner(collector: type[Any]) -> type[Any]:
 
 @dataclass(eq=False)
 class BatchPage:
-    """A page that a batch asks for."""
+    """A page of a batch on the fetcher, with its result so far."""
 
     batch: str
     position: int
@@ -244,7 +249,7 @@ class BatchPage:
     result: PageResult = field(default_factory=PageResult)
     is_sent: bool = False
     shared: Sequence[CallbackObject] = ()
-    """Objects of its request that other requests may have, too."""
+    """Objects in the data of its request that other requests may have, too."""
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (self.batch,)  # where a spider puts a copy of its meta into an item
@@ -259,29 +264,29 @@ class BatchPage:
 
 @dataclass
 class FetcherCrawl:
-    """Scrapy's crawler of one run of an owner, open for batches."""
+    """Scrapy's crawler on a fetcher for one run of an owner; it takes batches and reports results."""
 
     config: FetcherConfig
     loop: asyncio.AbstractEventLoop
     crawler: Crawler
     identity: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Dask's address is another after a scheduler's death."""
+    """Name of this fetcher to the owner: Dask's address is another one after a restart of the scheduler."""
     asked_s: float = field(default_factory=clock_s)
-    """When the owner last asked (clock of this process)."""
+    """When the owner last asked for results (`clock_s`)."""
     turn_s: float = field(default_factory=clock_s)
-    """When the reactor last had a turn."""
+    """When the reactor last had a turn (`clock_s`)."""
     results: list[tuple[str, int, bytes]] = field(default_factory=list)
     """Results that are in no `News` yet."""
     batches: Counter[str] = field(default_factory=Counter)
-    """Batch -> pages of it that are not finished."""
+    """Batch -> number of its unfinished pages."""
 
     def __post_init__(self) -> None:
-        """Let no request leave the downloader after the end of its batch."""
+        """Set up the batches' queues, and a guard by which no request is sent after its batch's end."""
         assert self.crawler.spider is not None
         self._spider = self.crawler.spider
         self._queues: dict[str, deque[BatchPage]] = {}
         self._waiting: Counter[str] = Counter()
-        """Host -> pages in the downloader that are not sent yet."""
+        """Host -> number of pages in the downloader that are not sent yet."""
         self._active = 0
         self._is_closed = False
         self._ends_s: dict[str, float] = {}
@@ -289,7 +294,7 @@ class FetcherCrawl:
         self._cookies: dict[tuple[Any, ...], Any] = {}
         self._objects = ObjectTable(self.identity)
         self._askers: dict[bytes, tuple[Any, ...]] = {}
-        """Request of a callback that was sent from here -> batch, URL and body of the page that asked."""
+        """Fingerprint of a callback's request sent from here -> batch, URL and body of the page."""
         self._news = News(0, [], [], {}, {}, [], [])
         self._tasks: set[asyncio.Task[None]] = set()
         settings = self.crawler.settings
@@ -309,7 +314,7 @@ class FetcherCrawl:
             self.loop.call_later(0.5, self._tick)
 
     def give(self, batch: Batch, tasks: list[PageTask]) -> None:
-        """Take the pages of a batch, ready to be asked for."""
+        """Queue the pages of a batch; ``tasks``: unpickled, in the batch's order."""
         now_s = clock_s()
         self._texts.doubted.update(dict.fromkeys(batch.doubted))
         for key, cookie in batch.cookies:
@@ -327,7 +332,7 @@ class FetcherCrawl:
         self._pump()
 
     def cut_short(self) -> None:
-        """Send nothing more of what is here."""
+        """End all batches now: pages that are not sent yet are given back."""
         for queue in self._queues.values():
             for page in queue:
                 page.end_s = 0.0
@@ -335,7 +340,10 @@ class FetcherCrawl:
         self._pump()
 
     def _pump(self) -> None:
-        """Hand pages to the downloader, host by host; of a host with a delay one may wait there."""
+        """Move pages from the queues to the downloader, by turns of hosts, and give back pages out of time.
+
+        Of a host with a delay, one page may wait in the downloader.
+        """
         now_s, is_moving = clock_s(), True
         slots = self.crawler.engine.downloader.slots if self.crawler.engine else {}
         while is_moving:
@@ -363,7 +371,7 @@ class FetcherCrawl:
         task.add_done_callback(self._tasks.discard)
 
     def _before_sent(self, request: Request) -> None:
-        """Called with each request as it leaves the downloader's queue; raises NotSentError after the end."""
+        """Check each request as it is sent; raises NotSentError after the end of its batch."""
         page, now_s = request.meta.get(PAGE), clock_s()
         if page is not None:
             end_s = page.end_s
@@ -480,7 +488,10 @@ class FetcherCrawl:
     # --- reading and callbacks
 
     def _judge(self, response: Response, task: PageTask, copy: KnownCopy, result: PageResult) -> bool:
-        """Judge a visited page, and tell its callback; returns whether the page is unchanged."""
+        """Compare a visited page with its copy; returns whether it is unchanged, as its callback sees it.
+
+        Sets fields of `result`, and ``meta["gp4c"]`` of the response's request.
+        """
         assert response.request is not None
         outcome: str | None = None
         if "cached" in response.flags:
@@ -552,7 +563,7 @@ class FetcherCrawl:
             result.callback_error = traceback.format_exc()
 
     async def _visit_here(self, request: Request, page: BatchPage) -> None:
-        """Make a request whose callback cannot be sent, as a generator's, a part of the page."""
+        """Download a request whose callback cannot be pickled, and add its output to the page's result."""
         engine, fingerprinter = self.crawler.engine, self.crawler.request_fingerprinter
         assert engine is not None
         assert fingerprinter is not None
@@ -585,7 +596,7 @@ class FetcherCrawl:
         result.items.append(item)
 
     def _stored(self, request: Request) -> dict[str, Any]:
-        """A request without what is default; raises ValueError for a callback that cannot be sent."""
+        """Return a request's non-default fields; raises ValueError for a callback that cannot be pickled."""
         stored = pack_request(request, self._spider)
         stored["meta"] = {name: value for name, value in stored["meta"].items() if name != PAGE}
         if identities := self._objects.identify(stored):
@@ -594,7 +605,7 @@ class FetcherCrawl:
         return {name: value for name, value in stored.items() if name == "url" or value != defaults.get(name)}
 
     def _packed(self, request: Request) -> bytes:
-        """A request but for its URL; raises ValueError for what cannot be sent, as an item loader."""
+        """Return a request without its URL, pickled; raises ValueError for data that cannot be pickled."""
         stored = self._stored(request)
         del stored["url"]
         try:
@@ -605,7 +616,10 @@ class FetcherCrawl:
     # --- the owner's questions, in the worker's loop
 
     async def take(self, acknowledged: int) -> Reply:
-        """Reply with news after the acknowledged; waits up to a second each for results and the reactor."""
+        """Return a reply with results since news number `acknowledged`.
+
+        Waits up to a second for results, and as long for the reactor.
+        """
         self.asked_s = clock_s()
         await asyncio.sleep(POLL_S)  # each call costs the owner some ms: it brings the results of a while
         while not self.results and clock_s() - self.asked_s < LONG_POLL_S:
@@ -619,7 +633,7 @@ class FetcherCrawl:
             return Reply(now_s, self.unacknowledged(), is_leaving.is_set(), now_s - self.turn_s)
 
     def unacknowledged(self) -> frozenset[str]:
-        """Batches of which the owner has not acknowledged all results."""
+        """Return the batches of which the owner has not acknowledged all results."""
         return frozenset((*self.batches, *(batch for batch, *_ in (*self._news.results, *self.results))))
 
     def _reply(self, acknowledged: int) -> Reply:
@@ -672,7 +686,7 @@ class FetcherCrawl:
 
 
 def cookie_key(jar: Any, cookie: Any) -> tuple[Any, ...]:
-    """Identity of a cookie of a jar."""
+    """Return what identifies a cookie: the key of its jar, and its domain, path and name."""
     return jar, cookie.domain, cookie.path, cookie.name
 
 
@@ -685,7 +699,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def _reactor_loop() -> Future[asyncio.AbstractEventLoop]:
-    """Loop of the thread of the reactor, which cannot be started twice in a process."""
+    """Return the event loop of the reactor's thread, started once, as a reactor cannot be started twice."""
     global _reactor
     if _reactor is None:
         _reactor = Future()
@@ -724,7 +738,7 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
         spider_class = pickle.loads(by_value[0])
 
     class OfOwner(spider_class):  # type: ignore[misc, valid-type] # known when it runs
-        """The spider, whose settings are those that its owner has."""
+        """The spider, with the settings of the owner's spider."""
 
         @classmethod
         def update_settings(cls, settings: Any) -> None:
@@ -732,7 +746,7 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
 
         @staticmethod
         def close(spider: Any, reason: str) -> None:
-            """Leave ``closed`` to the owner, who knows what all fetchers have done."""
+            """Do not call ``closed``: the owner calls it, with the data of all fetchers."""
 
     OfOwner.__name__, OfOwner.__module__ = spider_class.__name__, spider_class.__module__
     settings = Settings(config.settings)
@@ -777,7 +791,11 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
 async def open_crawl(
     run: str, needed: dict[str, str | None], packed: bytes, dask_worker: Any = None
 ) -> tuple[str, str, str | None]:
-    """Open a crawl; returns identity and name of the fetcher, and why it refuses the crawl or None."""
+    """Open a crawl; returns identity and name of the fetcher, and why it refuses the crawl, or None.
+
+    ``run``: identity of the owner's run; ``needed``: `versions` of the owner; ``packed``: pickled
+    `FetcherConfig`; ``dask_worker``: set by Dask.
+    """
     name, nobody = str(dask_worker.name), uuid.uuid4().hex
     if run in _crawls:  # after a scheduler's death
         return _crawls[run].identity, name, None
@@ -811,7 +829,7 @@ def _other_version(what: str, installed: str | None, needed: str | None) -> str:
 
 
 def give(run: str, packed: bytes) -> None:
-    """Take batches. Raises KeyError where the crawl is closed."""
+    """Queue batches for the crawl of `run`; ``packed``: pickled list. Raises KeyError if it is closed."""
     crawl = _crawls[run]
     batches: list[Batch] = pickle.loads(packed)
     for batch in batches:
@@ -819,12 +837,12 @@ def give(run: str, packed: bytes) -> None:
 
 
 async def take(run: str, acknowledged: int) -> bytes:
-    """Pickled `Reply`. Raises KeyError where the crawl is closed."""
+    """Return the pickled `Reply` of the crawl of `run`. Raises KeyError if it is closed."""
     return pack(await _crawls[run].take(acknowledged))
 
 
 def cut_short(run: str) -> None:
-    """Send nothing more."""
+    """End all batches of the crawl of `run` now."""
     if (crawl := _crawls.get(run)) is not None:
         crawl.loop.call_soon_threadsafe(crawl.cut_short)
 
@@ -835,7 +853,7 @@ def close_crawl(run: str) -> None:
 
 
 async def leave() -> None:
-    """Take nothing more, and wait until what is under way has been given back."""
+    """Refuse further batches, and wait until all results are given back, at most `LEAVE_S`."""
     is_leaving.set()
     for crawl in _crawls.values():
         crawl.loop.call_soon_threadsafe(crawl.cut_short)

@@ -1,9 +1,9 @@
-"""Fetchers of a crawl, as its owner knows them: which are there, and which pages each has until when.
+"""Fetchers of a crawl, as its owner sees them: which there are, and which pages each has until when.
 
 Dask knows which workers there are and carries the calls. Of each fetcher one call is under way all the time:
-it brings results, the fetcher's clock, and the news that it is alive. A host is one fetcher's at a time. A
-batch has an end by the clock of its fetcher, before the owner takes it for ended, so that a fetcher that was
-stopped or cut off asks nothing of a host that another has by then.
+it brings results, the fetcher's clock, and a sign of life. A host belongs to one fetcher at a time. A batch
+has an end by the clock of its fetcher, before the owner takes it for ended, so that a fetcher that was
+stopped or cut off sends no request to a host that another has by then.
 """
 
 import asyncio
@@ -47,44 +47,44 @@ logger = foreign_safe_logger(__name__)
 
 BATCH_PAGES: Final = 100
 BATCH_S: Final = 10.0
-"""Seconds after which nothing more of a batch is sent."""
+"""Seconds after which no further request of a batch is sent."""
 GRACE_S: Final = 1.0
-"""Time after a batch's end in which a request may leave that was about to: a busy machine takes its time."""
+"""Time after a batch's end in which a request may still be sent, as busy machines are late."""
 QUICK_PAGES: Final = 32
-"""Pages of a batch of a host without a delay."""
+"""Most pages of a batch of a host without a delay."""
 PAGES_A_REQUEST: Final = 4
-"""Pages that a fetcher has for each of its `CONCURRENT_REQUESTS`; a host with a delay counts as so many."""
+"""Most pages of a fetcher per `CONCURRENT_REQUESTS`; a batch of a host with a delay counts as so many."""
 CONNECT_S: Final = 10.0
 START_LIMIT_S: Final = 30.0
 """Time that a crawl waits for a scheduler before it gives up; once it is connected it waits for ever."""
 SILENT_S: Final = 6.0
 STUCK_S: Final = 60.0
-"""Time that a callback may keep its fetcher from all else."""
+"""Time that a callback may block its fetcher before the fetcher counts as stuck."""
 LATE_S: Final = 5.0
 TICK_S: Final = 0.5
 REMIND_S: Final = 30.0
 MOST_LOSSES: Final = 3
-"""Fetchers that may end while they have a page."""
+"""Number of fetchers that may end while they have a page, before the page is an error."""
 TURN_S: Final = 0.01
-"""Time after which work of many pages lets the reactor have a turn."""
+"""Time after which work on many pages pauses for a turn of the reactor."""
 TURN_PAGES: Final = 10
-"""Results of one turn of the reactor: each makes work for the next ones."""
+"""Number of results that are processed in one turn of the reactor, as each makes further work."""
 
 
 @dataclass(eq=False)
 class PendingPage:
-    """A page that the downloader waits for."""
+    """A page that waits for a fetcher, or for a fetcher's result."""
 
     request: Request
     task: Callable[[], PageTask]
-    """Message for a fetcher; raises ValueError where it cannot be sent."""
+    """Returns the message for a fetcher; raises ValueError where it cannot be pickled."""
     deferred: Deferred[PageResult]
     is_download: bool
-    """Whether a component of the owner waits for it, such as a pipeline for what its item needs."""
+    """Whether a component of the owner waits for it, such as a pipeline for a file of its item."""
     losses: int = 0
-    """Fetchers that ended while they had the page, or are taken for ended."""
+    """Number of fetchers that ended while they had the page, or are taken for ended."""
     returns: int = 0
-    """Fetchers that were taken for ended, and came back."""
+    """Number of these fetchers that came back."""
 
 
 @dataclass(eq=False)
@@ -94,17 +94,17 @@ class SentBatch:
     name: str
     host: str
     pages: dict[int, PendingPage]
-    """Unfinished pages of the batch, by their positions."""
+    """Position in the batch -> unfinished page."""
     sent_s: float
     end_s: float
-    """Owner's time from which on nothing of it is sent."""
+    """Time by the owner's clock after which no request of the batch is sent."""
     is_suspect: bool
-    """Whether other fetchers ended with the batch's only page."""
+    """Whether other fetchers ended while they had the batch's only page."""
 
 
 @dataclass(eq=False)
 class FetcherState:
-    """A fetcher, as the owner knows it."""
+    """State of one fetcher, its batches and its clock, as far as the owner knows them."""
 
     identity: str
     address: str
@@ -114,22 +114,22 @@ class FetcherState:
     reason: str = ""
     heard_s: float = field(default_factory=clock_s)
     ahead_s: float = 0.0
-    """Its clock less the owner's, at least."""
+    """Lower bound of the fetcher's clock minus the owner's."""
     taken: int = 0
-    """Number of the last news that were taken over."""
+    """Number of the last `News` of the fetcher that were processed."""
     finished: int = 0
     batches: dict[str, SentBatch] = field(default_factory=dict)
     cookies: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     load: int = 0
-    """Pages that it has, as `PAGES_A_REQUEST` counts; computed before batches are cut."""
+    """Number of its pages, counted as for `PAGES_A_REQUEST`; computed before batches are cut."""
     is_reserved: bool = False
-    """Whether the fetcher gets a single page only, on which other fetchers have died."""
+    """Whether the fetcher gets a single page only, as others have died of that."""
     lost_pages: WeakSet[PendingPage] = field(default_factory=WeakSet)
-    """Pages that were taken back from it since it was last heard of."""
+    """Pages that were taken back from it since its last reply."""
 
     @property
     def pages(self) -> int:
-        """Pages that it has."""
+        """Number of unfinished pages that it has."""
         return sum(len(batch.pages) for batch in self.batches.values())
 
     def __str__(self) -> str:
@@ -146,7 +146,7 @@ class DaskLink:
         self._cluster: Any = None
 
     def start(self, main: Coroutine[Any, Any, None]) -> None:
-        """Start the thread, and a coroutine in it."""
+        """Start the thread, and the coroutine `main` in it."""
         threading.Thread(target=self._loop.run_forever, name="gp4c-fleet", daemon=True).start()
         self.submit(main)
 
@@ -155,7 +155,7 @@ class DaskLink:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     async def addresses(self) -> set[str]:
-        """Addresses of all workers; raises OSError where the scheduler cannot be reached."""
+        """Return the addresses of all workers; raises OSError where the scheduler cannot be reached."""
         distributed: Any = import_module("distributed")
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # the fleet says what matters
@@ -177,7 +177,7 @@ class DaskLink:
         return set(await asyncio.wait_for(self._client.nthreads(), CONNECT_S))
 
     async def call(self, address: str, function: Any, *arguments: Any) -> Any:
-        """Call a function at a worker; raises what it raises, or OSError where the worker is lost."""
+        """Return the result of a function at a worker; raises its exception, or OSError for a lost worker."""
         return (await self._client.run(function, *arguments, workers=[address]))[address]
 
     async def close(self) -> None:
@@ -189,7 +189,7 @@ class DaskLink:
 
 
 class Fleet:
-    """The fetchers, and the pages that wait for them."""
+    """Distributes pages over fetchers in batches, and hands results to those who wait for them."""
 
     def __init__(
         self,
@@ -206,7 +206,13 @@ class Fleet:
         is_left_alone: Callable[[Request], bool],
         is_closing: Callable[[], bool],
     ) -> None:
-        """Connect; ``delay_s``: of hosts whose delay no fetcher has told yet; ``folder``: the store's."""
+        """Connect to Dask's scheduler.
+
+        ``fetchers``: number of local ones to start, or address of a scheduler; ``revision``: `GP4C_REVISION`;
+        ``folder``: the store's directory; ``delay_s``: of hosts for which no fetcher has reported a delay;
+        ``doubted``: returns fingerprints of doubted texts; ``on_news``, ``on_no_fetchers``: called with each
+        `News`, and when no fetcher comes.
+        """
         self._asks_to_close = is_closing
         self._spider_state = spider_state
         self.run = uuid.uuid4().hex
@@ -227,13 +233,13 @@ class Fleet:
         self._holders: dict[str, FetcherState] = {}
         """Host -> fetcher that has, or had, its pages."""
         self._free_s: dict[str, float] = {}
-        """Host -> time from which on another fetcher may ask it."""
+        """Host -> time from which on another fetcher may have it."""
         self._out: Counter[str] = Counter()
-        """Host -> pages that a fetcher has."""
+        """Host -> number of pages that a fetcher has."""
         self._delays_s: dict[str, float] = {}
         self._cookies: dict[tuple[Any, ...], tuple[Any, Any]] = {}
         self._arrived: deque[tuple[PendingPage, PageResult | bytes]] = deque()
-        """Pages with their results, which stay pickled until there is time for them."""
+        """Pages with results to be processed, still pickled."""
         self._numbers = 0
         self._is_cut_planned = self._is_stopped = self._is_closed = False
         self._is_connected = self._is_silent_scheduler = False
@@ -246,13 +252,13 @@ class Fleet:
     # --- pages
 
     def add(self, page: PendingPage) -> None:
-        """Let a page wait for a fetcher."""
+        """Queue a page for a fetcher."""
         host = page.request.meta["download_slot"]
         self._waiting.setdefault(host, deque()).append(page)
         self._plan_cut()
 
     def close(self) -> Future[Any]:
-        """End the connection."""
+        """End the connection; returns a future that is done when it has ended."""
         self._is_closed = True
         self._file.unlink(missing_ok=True)
         return self._link.submit(self._close())
@@ -266,7 +272,7 @@ class Fleet:
         await self._link.close()
 
     def stop(self) -> None:
-        """Send downloads of items alone: the crawl closes. Pages that were not asked for have no outcome."""
+        """Send only downloads for items from now on, as the crawl closes; other pages get no outcome."""
         self._is_stopped = True
         for host in list(self._waiting):
             self._give_back(host, "the crawl closes")
@@ -280,7 +286,7 @@ class Fleet:
             call_later(0.02, self._cut)
 
     def _cut(self) -> None:
-        """Cut batches of the hosts that wait, in their order."""
+        """Cut batches of the waiting hosts, in their order, and send them to fetchers with room."""
         self._is_cut_planned = False
         now_s = clock_s()
         working = [state for state in self._fetchers.values() if state.state == "works"]
@@ -307,7 +313,10 @@ class Fleet:
             self._link.submit(self._try(state, fetcher.give, self.run, pack(batches)))
 
     def _give_back(self, host: str, reason: str, *, are_downloads_kept: bool = True) -> None:
-        """Give back the waiting pages of a host, which are due again, but for downloads of items."""
+        """End the waiting pages of a host without an outcome, so that they are due again.
+
+        Downloads for items wait on if `are_downloads_kept`.
+        """
         pages = self._waiting.pop(host)
         if are_downloads_kept and (downloads := deque(page for page in pages if page.is_download)):
             self._waiting[host] = downloads
@@ -316,7 +325,7 @@ class Fleet:
                 page.deferred.errback(NotFetchedError(reason))
 
     def _fetcher_for(self, host: str, working: list[FetcherState], now_s: float) -> FetcherState | None:
-        """Fetcher that gets pages of a host now; None: nobody does."""
+        """Return the fetcher that gets pages of a host now; None: no fetcher does."""
         holder, is_suspect = self._holders.get(host), self._waiting[host][0].losses >= MOST_LOSSES - 1
         if self._out[host]:
             is_kept = holder in working and self._out[host] < self._most(host) // 2 and not is_suspect
@@ -350,7 +359,10 @@ class Fleet:
         return min(BATCH_PAGES, max(2, int(BATCH_S / delay_s))) if delay_s else QUICK_PAGES
 
     def _batch_for(self, host: str, state: FetcherState, now_s: float) -> Batch | None:
-        """Cut a batch for a fetcher: pages that fetchers ended with, in ever smaller ones."""
+        """Cut a batch of a host's waiting pages for a fetcher; None: no page could be pickled.
+
+        Pages with which fetchers ended come in ever smaller batches, as one of them may be the cause.
+        """
         waiting = self._waiting[host]
         losses = waiting[0].losses
         is_suspect = losses >= MOST_LOSSES - 1
@@ -513,7 +525,7 @@ class Fleet:
     # --- who is there
 
     async def _watch(self) -> None:
-        """Look for fetchers, in the thread of Dask; talk to each."""
+        """Look for new fetchers again and again, in the thread of Dask, and start `_talk` for each."""
         talks: dict[str, asyncio.Task[None]] = {}
         while not self._is_closed:
             try:
@@ -704,7 +716,7 @@ def _unpacked(packed: bytes) -> PageResult:
 
 
 def _left_behind_s(file: Path, delay_s: float) -> float:
-    """Seconds that batches of a killed owner may still be under way."""
+    """Return the seconds that batches of a killed owner may still be under way, by its `FETCHERS_FILE`."""
     try:
         longest_s = LATE_S + delay_s + BATCH_S + GRACE_S
         return max(0.0, file.stat().st_mtime + longest_s - time.time())

@@ -1,4 +1,4 @@
-"""Download handler of a crawl's owner: lets pages wait for fetchers, and makes responses of their results.
+"""Download handler of a crawl's owner, the process with the store: sends pages to fetchers as its downloads.
 
 Everything else of the owner's crawl is as on one machine: scheduler, store, item pipelines and feeds take the
 results of callbacks as if the owner's own spider had yielded them.
@@ -48,11 +48,11 @@ from scrapy_gp4c.settings import Settings
 FETCHER_SETTINGS: Final = "FETCHER_SETTINGS"
 """Setting in which the add-on leaves the project's own settings for the fetchers."""
 _MARKS: Final = (META, FOUND_BY, WEIGHT, "download_slot", "download_timeout", "download_latency")
-"""Keys of ``Request.meta`` that are the owner's."""
+"""Keys of ``Request.meta`` that are not sent to fetchers."""
 
 
 class StartMiddleware:
-    """Spider middleware of an owner for its start, which those of the project may add to.
+    """Spider middleware that passes the owner's start through the project's own spider middlewares.
 
     It lets the reactor have turns while the start yields requests: Scrapy takes requests until the downloader
     is full, and an owner's has room for thousands. It also marks objects that several requests have.
@@ -74,7 +74,7 @@ class StartMiddleware:
         return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Pass everything on."""
+        """Yield the start's requests, after the project's middlewares, with pauses."""
         for middleware in self._project:
             start = middleware.process_start(start)
         end_s = time.perf_counter() + TURN_S
@@ -91,7 +91,7 @@ class StartMiddleware:
 
 
 class FetcherHandler(BaseDownloadHandler):
-    """Lets pages wait for fetchers."""
+    """Download handler that has each request fetched by a fetcher."""
 
     lazy = True
 
@@ -102,7 +102,7 @@ class FetcherHandler(BaseDownloadHandler):
         self._project: dict[str, Any] = crawler.settings[FETCHER_SETTINGS]
 
     async def download_request(self, request: Request) -> Response:
-        """Wait for a fetcher's result; raises IgnoreRequest or FetcherError where it has no response."""
+        """Return the response that a fetcher got; raises IgnoreRequest or FetcherError where it got none."""
         run = run_of(self.crawler)
         if run is None:
             raise FetcherError(
@@ -140,7 +140,7 @@ class FetcherHandler(BaseDownloadHandler):
 
     @cached_property
     def _may_skip(self) -> bool:
-        """Whether nobody who is there at the first response would miss a request to a settled page."""
+        """Whether repeated requests may be dropped early: no middleware or signal handler sees each."""
         return not observes_requests(self.crawler, None, (signals.request_scheduled, signals.request_dropped))
 
     async def close(self) -> None:
@@ -178,7 +178,7 @@ class FetcherHandler(BaseDownloadHandler):
         )
 
     def _leads_to_seen(self, run: Run, request: Request, result: PageResult) -> bool:
-        """Whether Scrapy's duplicate filter would have dropped a redirect of a page new in this cycle."""
+        """Whether Scrapy's duplicate filter would have dropped a redirect of a new page on one machine."""
         claim = request.meta.get(META)
         is_new = isinstance(claim, Claim) and claim.page >= run.cycle.store.merged_pages
         if not is_new or request.dont_filter:
@@ -216,7 +216,7 @@ class FetcherHandler(BaseDownloadHandler):
             deferred_from_coro(self.crawler.engine.close_spider_async(reason="shutdown"))
 
     def _note_news(self, run: Run, news: News) -> None:
-        """Add a fetcher's statistics to those of the crawl, and read the robots.txt files that it asked."""
+        """Add a fetcher's statistics to those of the crawl, and read hints of its robots.txt files."""
         stats = self.crawler.stats
         assert stats is not None
         for (method, name), value in news.stats.items():
@@ -252,7 +252,10 @@ class FetcherHandler(BaseDownloadHandler):
 def _yielded(
     result: PageResult, crawler: Crawler, run: Run, may_skip: bool, response: Response | Failure
 ) -> Iterator[Any]:
-    """Yield what the callback has yielded on the fetcher; raises CallbackError where it failed there."""
+    """Yield the items and requests of a callback that ran on a fetcher; raises CallbackError if it failed.
+
+    ``may_skip``: whether repeated requests for known pages may be dropped early.
+    """
     info: Any = None
     if isinstance(response, Failure):
         mark = response.request.meta.get(META)  # type: ignore[attr-defined] # Scrapy sets it

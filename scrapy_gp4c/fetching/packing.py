@@ -17,13 +17,13 @@ from scrapy_gp4c.crawling.request_data import objects_of
 from scrapy_gp4c.crawling.requests import SHARED, method_name
 
 MAX_OBJECTS: Final = 10_000
-"""Objects of requests that a fetcher keeps, in case that other requests have them, too."""
+"""Most objects of requests that a process keeps, in case that other requests have them, too."""
 
 
 def pack(value: Any, *, by_value: bool = False) -> bytes:
-    """Pickled value; a class or function that cannot be imported, as one of a notebook, goes with it.
+    """Return a pickled value; it contains the code of classes that cannot be imported, as in a notebook.
 
-    ``by_value``: so does a class of the main module.
+    ``by_value``: also the code of classes in the main module.
     """
     if hasattr(sys.modules["__main__"], "__file__") and not by_value:
         with suppress(Exception):
@@ -33,7 +33,7 @@ def pack(value: Any, *, by_value: bool = False) -> bytes:
 
 
 def packed_or_none(value: Any) -> bytes | None:
-    """Pickled value; None: it cannot be pickled."""
+    """Return the pickled value; None: it cannot be pickled."""
     try:
         return pack(value)
     except Exception:  # whatever objects raise
@@ -41,7 +41,7 @@ def packed_or_none(value: Any) -> bytes | None:
 
 
 class CallbackObject(NamedTuple):
-    """An object of a request, before its callback runs."""
+    """An object in the data of a request, as it was before the request's callback ran."""
 
     identity: tuple[str, int]
     version: bytes
@@ -55,10 +55,10 @@ class CallbackObject(NamedTuple):
 
 
 class ObjectTable:
-    """Objects that requests of this process have in common: a callback gets them back, as in one process.
+    """Objects that several requests share, so that callbacks get the same object, as within one process.
 
-    What goes to another process is a copy, which requests there share that were sent with the same content.
-    Only the newest `MAX_OBJECTS` are kept.
+    Another process gets a copy, which its requests share if they were sent with the same content. Only the
+    newest `MAX_OBJECTS` are kept.
     """
 
     def __init__(self, owner: str) -> None:
@@ -72,7 +72,7 @@ class ObjectTable:
         """Identity and version of another process's object -> the copy of it here."""
 
     def identify(self, values: dict[str, dict[str, Any]]) -> dict[tuple[str, str], tuple[str, int]]:
-        """Identities of the objects of a request, by field and name; ``values``: as by `objects_of`."""
+        """Return the identities of a request's objects, by field and name; ``values``: see `objects_of`."""
         return {(field, name): self._identify(value) for field, name, value in objects_of(values)}
 
     def _identify(self, value: Any) -> tuple[str, int]:
@@ -85,7 +85,10 @@ class ObjectTable:
         return self._owner, number
 
     def take(self, request: Request) -> list[CallbackObject]:
-        """Put this process's objects in place of copies in a request; returns all that have an identity."""
+        """Replace copies of shared objects in a request by the objects of this process; returns these.
+
+        The request's meta `SHARED` names the objects, and is removed.
+        """
         taken = []
         for (field, name), identity in request.meta.pop(SHARED, {}).items():
             values = getattr(request, field)
@@ -130,7 +133,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no 
         self._spider = spider
 
     def persistent_id(self, entry: Any) -> str | None:
-        """Name of an object that is not pickled, because every process has its own: spider or crawler."""
+        """Return the name of an object that is not pickled, as each process has its own: spider, crawler."""
         return "spider" if entry is self._spider else "crawler" if entry is self._spider.crawler else None
 
 
@@ -140,12 +143,12 @@ class _Unpickler(pickle.Unpickler):
         self._spider = spider
 
     def persistent_load(self, name: str) -> Any:
-        """This process's own spider or crawler."""
+        """Return this process's own spider or crawler, by its name."""
         return self._spider if name == "spider" else self._spider.crawler
 
 
 def pack_request(request: Request, spider: Spider) -> dict[str, Any]:
-    """A request as `Request.to_dict` has it, with callbacks that can be pickled, or raises ValueError."""
+    """Return a request as by `Request.to_dict`, with picklable callbacks; raises ValueError for others."""
     stored: dict[str, Any] = {name: getattr(request, name) for name in request.attributes}
     stored["headers"] = dict(request.headers)
     for name in ("callback", "errback"):
@@ -158,7 +161,7 @@ def pack_request(request: Request, spider: Spider) -> dict[str, Any]:
 
 
 def unpack_request(stored: dict[str, Any], spider: Spider, *, is_owner: bool = False) -> Request:
-    """Request of a `pack_request`; at the owner a callback stays packed."""
+    """Return the request of a `pack_request`; at the owner, a callback that is no method stays packed."""
     functions = {name: stored.get(name) for name in ("callback", "errback")}
     closures = {name: one for name, one in functions.items() if isinstance(one, PackedCallback)}
     request = request_from_dict({**stored, **dict.fromkeys(closures)}, spider=spider)

@@ -1,6 +1,6 @@
 """Attributes of a crawl's spider, such as counters and tables of callbacks: the same in all processes.
 
-Each process tells how its spider's attributes have changed since it told that last. Numbers change by
+Each process reports how its spider's attributes have changed since its last report. Numbers change by
 differences and containers by entries, so that changes of several fetchers add up.
 """
 
@@ -17,15 +17,18 @@ Changes = dict[str, Any]
 _OF_PROCESS: Final = frozenset(("crawler", "settings", "name"))
 _ABSENT: Final = object()
 LARGE_BYTES: Final = 100_000
-"""Size from which on an owner takes in the changes of an attribute, and tells none of its own."""
+"""Pickled size of an attribute from which on the owner applies its changes, and reports none itself."""
 MAX_CHANGES: Final = 10_000
 """Most changes that wait for a fetcher: after that it is sent all attributes."""
 PAUSE: Final = 20
-"""Pause between two looks at the attributes, in times of the last look's duration: large tables take long."""
+"""Pause between two comparisons of the attributes, in durations of the last one: large tables take long."""
 
 
 def packed_attributes(spider: Spider, not_compared: set[str]) -> Iterator[tuple[str, bytes]]:
-    """Pickled attributes of a spider but for Scrapy's own; ``not_compared``: names to leave out."""
+    """Yield names and pickled values of a spider's attributes, without Scrapy's own.
+
+    ``not_compared``: names to leave out; those that cannot be pickled are added.
+    """
     for name, value in list(vars(spider).items()):
         if name not in _OF_PROCESS and name not in not_compared:
             try:
@@ -35,17 +38,17 @@ def packed_attributes(spider: Spider, not_compared: set[str]) -> Iterator[tuple[
 
 
 class SpiderState:
-    """Attributes of this process's spider, and how they have changed."""
+    """Attributes of this process's spider: finds their changes, and applies those of other processes."""
 
     most_bytes = float("inf")
-    """Size of an attribute up to which its changes are looked for."""
+    """Largest pickled size of an attribute for which changes are looked for."""
 
     def __init__(self, spider: Spider) -> None:
         self._spider = spider
         self._not_compared: set[str] = set()
         self.packed = dict(packed_attributes(spider, self._not_compared))
         self._changed: set[str] = set()
-        """Attributes that have changed since then."""
+        """Names of attributes that have changed since the spider was made."""
         self._unsent: list[Changes] = []
         self._incoming: list[Changes] = []
         self._due_s = 0.0
@@ -58,13 +61,16 @@ class SpiderState:
         return unsent
 
     def apply(self, all_changes: list[Changes], *, is_last: bool = False) -> None:
-        """Change the spider as other processes have changed their own, soon or with the next look."""
+        """Apply changes of other processes to the spider: now, or later if the last time was just now.
+
+        ``is_last``: no other call may follow for long, so apply now.
+        """
         self._incoming += all_changes
         if self._incoming and (is_last or time.perf_counter() >= self._due_s):
             self._look()
 
     def _look(self) -> None:
-        """Note how callbacks have changed the attributes, then change these as other processes have."""
+        """Note how callbacks have changed the attributes, then apply the changes of other processes."""
         begun_s, changes = time.perf_counter(), {}
         for name, packed in packed_attributes(self._spider, self._not_compared):
             before = self.packed.get(name)
@@ -89,16 +95,16 @@ class SpiderState:
 
 
 class OwnersState(SpiderState):
-    """Attributes of an owner's spider, and which of their changes each fetcher was sent."""
+    """Attributes of the owner's spider, and which of their changes were sent to which fetcher."""
 
     most_bytes = LARGE_BYTES
 
     def __init__(self, spider: Spider) -> None:
         super().__init__(spider)
         self._log: list[tuple[str | None, Changes]] = []
-        """Changes, each with the identity of its fetcher; None: the owner's."""
+        """Changes, each with the identity of the fetcher that reported it; None: the owner's own."""
         self._dropped = 0
-        """Number of earlier changes, which are in the log no more."""
+        """Number of earlier changes that are no longer in `_log`."""
         self._sent: dict[str, int] = {}
         """Identity of a fetcher -> number of changes that were sent to it."""
 
@@ -108,7 +114,10 @@ class OwnersState(SpiderState):
         self._log += [(identity, change) for change in changes]
 
     def unsent(self, identity: str) -> list[Changes]:
-        """Changes since a fetcher's last call, without its own; for a new one, all changed attributes."""
+        """Return the changes to send to a fetcher: all since the last call, without those it reported.
+
+        For a new fetcher, these are the values of all attributes that have changed.
+        """
         sent = self._sent.get(identity, -1)
         is_new = sent < self._dropped
         self._log += [(None, change) for change in self.changes(is_last=is_new)]
@@ -124,14 +133,14 @@ class OwnersState(SpiderState):
         return [change for maker, change in news if maker != identity]
 
     def forget(self, identity: str) -> None:
-        """Take a fetcher for a new one: it is gone, or may not have got what was sent."""
+        """Treat a fetcher as new from now on: it is gone, or may not have got the changes sent to it."""
         self._sent.pop(identity, None)
 
 
 def packed_difference(before: bytes | None, packed: bytes) -> tuple[Any, ...] | None:
-    """Difference of two pickled values; None before: there was no such attribute.
+    """Return the change between two pickled values, as for `difference`; `before` None: no such attribute.
 
-    It holds objects of its own: what a callback changes later is a later change.
+    It shares no objects with the spider: what a callback changes later is a later change.
     """
     if packed == before:
         return None
@@ -139,7 +148,7 @@ def packed_difference(before: bytes | None, packed: bytes) -> tuple[Any, ...] | 
 
 
 def difference(old: Any, new: Any) -> tuple[Any, ...] | None:
-    """How a value has changed; None: it has not."""
+    """Return how a value has changed, as `merged` takes it; None: it has not changed."""
     if old is _ABSENT and isinstance(new, int | float | set | dict | list):
         return "new", new, difference(type(new)(), new)
     if type(old) is not type(new):
@@ -159,7 +168,7 @@ def difference(old: Any, new: Any) -> tuple[Any, ...] | None:
 
 
 def merged(value: Any, change: tuple[Any, ...]) -> Any:
-    """`value` after a change that another process saw; raises where the two are of different types."""
+    """Return `value` after a change reported by another process; raises where their types differ."""
     match change:
         case "put", new:
             return new
