@@ -402,7 +402,7 @@ def _parsed(html: str) -> _Parsed:
         ):
             left_out += _take_out_labelled(document, kept_reasons)
             text = document.text(separator=SEPARATOR, strip=True)
-        similar = _take_out_similar(document, markup, kept_reasons)
+        similar = [] if OTHER_PAGES in kept_reasons else [*_take_out_similar(document, markup)]
         if similar:
             left_out += similar
             text = document.text(separator=SEPARATOR, strip=True)
@@ -621,8 +621,11 @@ def _target(href: str, text: str, is_download: bool = False) -> str:
     if scheme.lower() in ("blob", "data", "javascript"):
         return ""
     name = _STAMP.sub("", _file_of(href))
-    is_file = is_download or name.lower().rpartition(".")[2] in _FILES
-    return name if is_file and name not in text else ""
+    return name if (is_download or _is_file(name)) and name not in text else ""
+
+
+def _is_file(name: str) -> bool:
+    return name.lower().rpartition(".")[2] in _FILES
 
 
 _STAMP: Final = re.compile(r"[0-9]{10,}")
@@ -833,7 +836,7 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
 
     They have no name in the markup: a text says it that is all that its element says.
     """
-    topics = " ".join(node.text() for node in _SELECTOR.find("title,h1", document)[:10]).lower()
+    topics = _topics(document)
     labels: list[tuple[str, LexborNode]] = []
     alone: list[LexborNode] = []
     weekdays: list[LexborNode | None] = []
@@ -859,16 +862,25 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
         is_link = node.parent is None or node.parent.tag in ("a", "option")
         if not is_link or (node.text_content or "")[:1].isdigit():
             _mark_clock(node)
+    yield from _take_out_below(labels)
+
+
+def _topics(document: LexborNode) -> str:
+    """Title and headlines of a page in lower case."""
+    return " ".join(node.text() for node in _SELECTOR.find("title,h1", document)[:10]).lower()
+
+
+def _take_out_below(labels: list[tuple[str, LexborNode]]) -> Iterator[LeftOut]:
     for reason, node in labels[:_MOST_NAMES]:
         for part in _labelled(node, reason == ADVERTISEMENT):
             yield LeftOut(reason, part.text(separator=" ", strip=True))
             part.decompose()
 
 
-def _take_out_similar(document: LexborNode, markup: _Markup, kept_reasons: frozenset[str]) -> list[LeftOut]:
+def _take_out_similar(document: LexborNode, markup: _Markup) -> Iterator[LeftOut]:
     """Take out lists of links under a heading such as "Similar jobs", unless they lead to files."""
-    if OTHER_PAGES in kept_reasons or "h" not in markup.tags:  # digits are no part of these names
-        return []
+    if "h" not in markup.tags:  # digits are no part of these names
+        return
     labels = []
     for heading in _SELECTOR.find("h2,h3,h4,h5,h6", document):
         text = heading.text(strip=True).lower().replace("i\u0307", "i")  # of a Turkish capital
@@ -876,20 +888,13 @@ def _take_out_similar(document: LexborNode, markup: _Markup, kept_reasons: froze
             (words := _SIMILAR.intersection(text.split()))
             or (not text.isascii() and _SIMILAR_SIGNS.search(text) is not None)
         ):
-            labels.append((heading, words))
-    if not labels:
-        return []
-    topics = " ".join(node.text() for node in _SELECTOR.find("title,h1", document)[:10]).lower()
-    left_out = []
-    for heading, words in labels[:_MOST_NAMES]:
-        parts = [] if any(word in topics for word in words) else _labelled(heading, is_ad=False)
-        links = (link.attributes.get("href") or "" for part in parts for link in _SELECTOR.find("a", part))
-        if any(_file_of(link).lower().rpartition(".")[2] in _FILES for link in links):
-            continue
-        for part in parts:
-            left_out.append(LeftOut(OTHER_PAGES, part.text(separator=" ", strip=True)))
-            part.decompose()
-    return left_out
+            labels.append((words, heading))
+    if labels:
+        topics = _topics(document)
+        about_others = [
+            (OTHER_PAGES, heading) for words, heading in labels if not any(word in topics for word in words)
+        ]
+        yield from _take_out_below(about_others)
 
 
 def _mark_dates(document: LexborNode, markup: _Markup) -> None:
@@ -971,7 +976,7 @@ def _is_count(text: str) -> bool:
 
 def _labelled(label: LexborNode, is_ad: bool) -> list[LexborNode]:
     """Elements that a label stands over: a list of links to other pages, or a short advertisement."""
-    size = len((label.text_content or "").strip())
+    size = len((label.text_content or "").strip() if label.tag == "-text" else label.text(strip=True))
     heading = label
     while (above := heading.parent) is not None and len(above.text(strip=True)) == size:
         if above.tag in ("a", "button", "option", "body", "html"):
@@ -986,8 +991,10 @@ def _labelled(label: LexborNode, is_ad: bool) -> list[LexborNode]:
                 break
             parts.append(sibling)
             block = sibling.tag or ""
-            links = len(_SELECTOR.find("a", sibling))
-            if len(text) > (_LONGEST_AD if is_ad else _LONGEST_LINK * links):
+            links = _SELECTOR.find("a", sibling)
+            if len(text) > (_LONGEST_AD if is_ad else _LONGEST_LINK * len(links)):
+                return []
+            if not is_ad and any(_is_file(_file_of(link.attributes.get("href") or "")) for link in links):
                 return []
         sibling = sibling.next
     return parts

@@ -357,6 +357,7 @@ _AT: Final = re.compile(
     r",?(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|klo|saat|lúc|ngày|pukul|ที่))?,? ?$"
 )  # [sic] between a day and its clock
 _ABOUT: Final = frozenset(WORDS["about"].split())
+_WEEKDAY_WORDS: Final = frozenset(word for phrase in _TABLE["weekday_phrases"] for word in phrase.split())
 _BEFORE_MOMENT: Final = RECENT.union(  # for 5 timer siden
     _TABLE["weekday_phrases"],
     (phrase.split()[0] for phrase in _TABLE["weekday_phrases"]),
@@ -826,7 +827,7 @@ def _second_of_period(text: str, date: re.Match[str]) -> int | None:
 
 
 _PUNCTUATION: Final = ".,;:!?()[]|·•–-/\"'«»“”„"
-_NO_PROSE: Final = _DATE_LABELS.union(_MARKS)
+_NO_PROSE: Final = _DATE_LABELS.union(_MARKS, _WEEKDAY_WORDS)
 _PROSE_WORDS: Final = 2
 _PROSE_SIGNS: Final = 6  # of scripts without blanks
 _SHORTEST_PROSE: Final = 12  # characters
@@ -944,11 +945,11 @@ def _value_of_field(text: str, begin: int, first: int, end: int, separator: str)
             text[max(begin - _LONGEST_FIELD, 0) : begin].rstrip(separator).rpartition(separator)[2].rstrip()
         )
     has_colon = label.endswith((":", "："))
-    words = _LAST_WORDS.findall(label.lower())
-    if not (has_colon or words) or _TIME_LABELS.union(_DATE_LABELS).isdisjoint(words):
+    words = _LAST_WORDS.findall(label.lower()) if has_colon else [label.rpartition(" ")[2].lower()]
+    if _MOMENT_LABELS.isdisjoint(words):
         return 0
     if not names_time(label):
-        if not (has_colon or words[-1] in _TIME_LABELS) or _PLAIN_CLOCK.match(text, first, end) is None:
+        if _PLAIN_CLOCK.match(text, first, end) is None:
             return 0
         words = [word.strip(_PUNCTUATION) for word in f"{label} {text[first:end]}".lower().split()]
         others = [word for word in words if len(word) > _SHORT_WORD and not names_time(word)]
@@ -966,10 +967,10 @@ def _value_of_field(text: str, begin: int, first: int, end: int, separator: str)
 def names_time(label: str) -> bool:
     """Whether a label says nothing but date, day, time or hour."""
     label = label.strip().rstrip(" :：").lower()
-    return label in _DATE_LABELS or label in _TIME_LABELS
+    return label in _MOMENT_LABELS
 
 
-_TIME_LABELS: Final = frozenset(WORDS["time_labels"].split())
+_MOMENT_LABELS: Final = _DATE_LABELS.union(WORDS["time_labels"].split())
 _PLAIN_CLOCK: Final = re.compile(
     r"(?:[01]?\d|2[0-4])(?:\s?[:h.]\s?[0-5]\d(?![:.,]?\d)(?:\s?[ap]\.?m\b)?|\s?[ap]\.?m\b)", re.I
 )

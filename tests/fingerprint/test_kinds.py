@@ -451,7 +451,7 @@ def test_lists_of_other_pages_need_no_name() -> None:
         "<div class=t><span>À lire aussi</span></div><p><a href=/1>{}</a></p><p><a href=/2>x {}</a></p>",
         "<section><h4>ЧИТАЙТЕ ТАКЖЕ</h4><div><a href=/1>{}</a></div></section>",
         "<h2>関連記事</h2><ol><li><a href=/1>{}</a></li></ol>",
-        "<h4>Benzer İlanlar</h4><ul><li><a href=/1>{}</a></li></ul>",
+        "<div><h4>Benzer İlanlar</h4></div><ul><li><a href=/1>{}</a></li></ul>",
         "<h3>Похожие объявления</h3><ul><li><a href=/1>{}</a></li></ul>",
         "<h3>많이 본 글</h3><ul><li><a href=/1>{}</a></li></ul>",
         "<div><small>Anzeige</small><p>{}</p></div>",
@@ -650,6 +650,10 @@ def test_a_date_in_a_sentence_counts_in_feeds_and_plain_texts_and_digits_of_any_
         ("<p>現在の状況。列車は遅れています。次の普通列車は港町 10:{}</p>", True),
         ("<div class=news-ticker><a href=/1>Storm {}</a></div>", False),
         ("<p>이 글을 1{}0명이 읽었습니다</p>", False),
+        ("<p>{} کاربر آنلاین</p>", False),
+        ("<p>Đang truy cập: {}</p>", False),
+        ("<p>目前線上 {} 人</p>", False),
+        ("<div>Thứ bảy, {}/11/2026</div>", False),
         ("<p>Session {}: Nets and ropes</p>", True),
         ("<a href=/r-202611281022{}.csv download>Export</a>", False),
         ("<p>Police are looking for {} persons</p>", True),
@@ -808,6 +812,7 @@ def test_the_day_of_the_last_change_counts_on_pages_of_terms() -> None:
         ("Terms of Service | Shop", "Last updated: {}", "3 March 2026", "19 October 2026"),
         ("Allgemeine Geschäftsbedingungen", "Stand: {}", "03.03.2026", "19.10.2026"),
         ("Politique de confidentialité", "Dernière mise à jour : {}", "3 mars 2026", "19 octobre 2026"),
+        ("Общи условия", "Последна промяна: {}", "3 март 2026", "19 октомври 2026"),
         ("利用規約", "最終更新：{}", "2026年3月3日", "2026年10月19日"),
     ):
         for name, is_change in ((title, True), ("News", False)):
