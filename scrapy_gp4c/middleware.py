@@ -7,6 +7,7 @@ Scrapy's template), sees each page once, decoded and final: no other one asks ag
 import logging
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Final, Self
@@ -35,7 +36,7 @@ from scrapy_gp4c.crawling.requests import (
     unmark,
 )
 from scrapy_gp4c.crawling.run import Run, run_of
-from scrapy_gp4c.crawling.scrapy_internals import observes_requests, wake
+from scrapy_gp4c.crawling.scrapy_internals import awaitable, observes_requests, wake
 from scrapy_gp4c.crawling.store_owner import note_call
 from scrapy_gp4c.crawling.visits import CUT_OFF, Visit, Visits
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess
@@ -293,14 +294,19 @@ class RefreshMiddleware:
 class TruncationMiddleware:
     """Downloader middleware: marks compressed bodies that lack their end, so that the visit is an error."""
 
-    def process_response(self, request: Request, response: Response) -> Response:
+    async def process_response(self, request: Request, response: Response) -> Response:
         """Mark the response as Scrapy marks a plain body that was cut short."""
         if isinstance(claim := request.meta.get(META), Claim):
             _reader.set(claim.page + 1)  # for middlewares that download what page objects need
         encodings = response.headers.getlist(b"Content-Encoding")
-        if encodings and request.method != "HEAD" and lacks_end(response.body, encodings):
-            return response.replace(flags=[*response.flags, CUT_OFF])
-        return response
+        if not encodings or request.method == "HEAD":
+            return response
+        is_cut = lacks_end(response.body, encodings, MAX_BYTES_AT_ONCE)
+        if is_cut is None:
+            thread = ThreadPoolExecutor(1, "gp4c-truncation")
+            is_cut = await awaitable(thread.submit(lacks_end, response.body, encodings))
+            thread.shutdown(wait=False)
+        return response.replace(flags=[*response.flags, CUT_OFF]) if is_cut else response
 
 
 _LOSSES: Final = (
@@ -310,6 +316,8 @@ _LOSSES: Final = (
 """Spider middleware, its position, and what a project loses that leaves it out."""
 
 _CHUNK_BYTES: Final = 65_536
+MAX_BYTES_AT_ONCE: Final = 2**21
+"""A body that decodes to more is checked beside the reactor."""
 MAX_DECODED_BYTES: Final = 2**26
 """A body of more is not checked to its end: it may be a bomb."""
 MAX_MEMBERS: Final = 100
@@ -317,77 +325,91 @@ MAX_MEMBERS: Final = 100
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
-def lacks_end(body: bytes, encodings: Sequence[bytes]) -> bool:
-    """Whether a body with one Content-Encoding is known to lack its end."""
+class _LargeBodyError(Exception):
+    """A body decodes to more than is to be checked."""
+
+
+def lacks_end(body: bytes, encodings: Sequence[bytes], most: int = MAX_DECODED_BYTES) -> bool | None:
+    """Whether a body with one Content-Encoding is known to lack its end.
+
+    ``most``: decoded bytes that are checked; None is returned for a larger body.
+    """
     names = [name.strip().lower() for value in encodings for name in value.split(b",")]
     if len(names) != 1 or not body:
         return False
     try:
-        return _lacks_end(body, names[0])
+        return _lacks_end(body, names[0], most)
+    except _LargeBodyError:
+        return None
     except Exception:  # no such stream: Scrapy says what is wrong with it
         return False
 
 
-def _lacks_end(body: bytes, encoding: bytes) -> bool:
+def _lacks_end(body: bytes, encoding: bytes, most: int) -> bool:
     if encoding in (b"gzip", b"x-gzip"):
         for _ in range(MAX_MEMBERS):
             decompressor = zlib.decompressobj(wbits=31)
             if not body.startswith(_GZIP_MAGIC):
                 return False  # its end, or padding
-            if not _inflates(decompressor, body):
+            if not _inflates(decompressor, body, most):
                 return True
             body = decompressor.unused_data
         return False
     if encoding == b"deflate":
         try:
-            return not _inflates(zlib.decompressobj(), body)
+            return not _inflates(zlib.decompressobj(), body, most)
         except zlib.error:  # raw, as some servers send it
-            return not _inflates(zlib.decompressobj(wbits=-15), body)
+            return not _inflates(zlib.decompressobj(wbits=-15), body, most)
     if encoding == b"br" and brotli is not None:
-        return not _unbrotli_ends(body)
+        return not _unbrotli_ends(body, most)
     if encoding == b"zstd" and zstd is not None:
-        return not _unzstd_ends(body)
+        return not _unzstd_ends(body, most)
     return False
 
 
-def _inflates(decompressor: Any, body: bytes) -> bool:
+def _inflates(decompressor: Any, body: bytes, most: int) -> bool:
     decoded = 0
-    while not decompressor.eof and decoded < MAX_DECODED_BYTES:
+    while not decompressor.eof:
         chunk = decompressor.decompress(body, _CHUNK_BYTES)
         body = decompressor.unconsumed_tail
         if not chunk and not body:
             return bool(decompressor.eof)
-        decoded += len(chunk)
+        decoded = _counted(decoded, chunk, most)
     return True
 
 
-def _unbrotli_ends(body: bytes) -> bool:
+def _counted(decoded: int, chunk: bytes, most: int) -> int:
+    """Decoded bytes with a further chunk; raises _LargeBodyError where they are too many."""
+    if decoded + len(chunk) > most:
+        raise _LargeBodyError
+    return decoded + len(chunk)
+
+
+def _unbrotli_ends(body: bytes, most: int) -> bool:
     decompressor = brotli.Decompressor()
     decoded = 0
-    while not decompressor.is_finished() and decoded < MAX_DECODED_BYTES:
+    while not decompressor.is_finished():
         # Without a limit, a few kB of a bomb are gigabytes at once.
         chunk = decompressor.process(body, output_buffer_limit=_CHUNK_BYTES)
-        decoded += len(chunk)
+        decoded = _counted(decoded, chunk, most)
         body = b""
         if not chunk and decompressor.can_accept_more_data():
             return bool(decompressor.is_finished())
     return True
 
 
-def _unzstd_ends(body: bytes) -> bool:
+def _unzstd_ends(body: bytes, most: int) -> bool:
     decoded = 0
     for _ in range(MAX_MEMBERS):
         if not body:
             break
         decompressor = zstd.ZstdDecompressor()
         data = body
-        while not decompressor.eof and decoded < MAX_DECODED_BYTES:
+        while not decompressor.eof:
             chunk = decompressor.decompress(data, _CHUNK_BYTES)
-            decoded += len(chunk)
+            decoded = _counted(decoded, chunk, most)
             data = b""
             if not chunk and decompressor.needs_input and not decompressor.eof:
                 return False
-        if decoded >= MAX_DECODED_BYTES:
-            return True
         body = decompressor.unused_data
     return True

@@ -11,7 +11,7 @@ from typing import Any
 import brotli
 import pytest
 
-from scrapy_gp4c.middleware import MAX_MEMBERS, lacks_end, zstd
+from scrapy_gp4c.middleware import MAX_BYTES_AT_ONCE, MAX_MEMBERS, lacks_end, zstd
 from tests.support.loopback import Pages, Site, crawl, html, outcomes
 
 CODECS: dict[bytes, Callable[[bytes], bytes]] = {
@@ -25,9 +25,10 @@ TEXT = html(" ".join(f"word{number * 7919 % 1000}" for number in range(2000))).e
 
 @pytest.mark.parametrize("encoding", CODECS)
 def test_a_stream_that_is_cut_anywhere_lacks_its_end(encoding: bytes) -> None:
-    """The whole does not, nor do several members or padding behind gzip's end."""
+    """The whole does not, nor do several members or padding behind gzip's end; of a part it is not known."""
     stream = CODECS[encoding](TEXT)
-    assert not lacks_end(stream, [encoding])
+    assert lacks_end(stream, [encoding]) is False
+    assert lacks_end(stream, [encoding], len(TEXT) - 1) is None
     for size in [1, 20, len(stream) - 1, *random.Random(1).sample(range(1, len(stream)), 20)]:
         assert lacks_end(stream[:size], [encoding]) or size < 3, size
     if encoding == b"gzip":
@@ -64,18 +65,19 @@ def test_what_cannot_be_known_is_no_error() -> None:
 
 
 async def test_a_crawl_takes_truncated_pages_for_errors(tmp_path: Path) -> None:
-    """Whole, cut, whole, cut: the copy stays what it was."""
+    """Whole, cut, whole, cut: the copy stays what it was, also of a page that is read beside the reactor."""
     cut = {"at": 0}
 
-    def page(encoding: bytes) -> Callable[[Any], bytes]:
+    def page(encoding: bytes, text: bytes = TEXT) -> Callable[[Any], bytes]:
         def render(request: Any) -> bytes:
             request.setHeader(b"Content-Encoding", encoding)
-            stream = CODECS[encoding](TEXT)
+            stream = CODECS[encoding](text)
             return stream[: len(stream) - cut["at"]]
 
         return render
 
     site = Site({f"/{encoding.decode()}": page(encoding) for encoding in CODECS})
+    site.pages["/large"] = page(b"gzip", TEXT + b"<p>" + b"word " * MAX_BYTES_AT_ONCE)
     settings = {"GP4C_BUDGET": 1.0, "RETRY_ENABLED": False, "ROBOTSTXT_OBEY": False}
     try:
         for cycle, cut["at"] in enumerate((0, 40, 0, 200), 1):
