@@ -40,7 +40,7 @@ NOT_FOR_FETCHERS: Final = frozenset(
         "REQUEST_FINGERPRINTER_CLASS", "SCHEDULER", "SPIDER_MIDDLEWARES",
     )
 )  # fmt: skip
-"""Settings of a crawl that are its owner's affair."""
+"""Settings of a crawl that are not sent to fetchers, as its own process (the owner) does that work."""
 FETCHERS_ALONE: Final = {"LOGSTATS_INTERVAL": 0, "TELNETCONSOLE_ENABLED": False, "MEMUSAGE_ENABLED": False}
 OWNER_ALONE: Final = {
     "DOWNLOAD_HANDLERS": {"http": HANDLER, "https": HANDLER},
@@ -57,7 +57,7 @@ OWNER_ALONE: Final = {
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "CONCURRENT_REQUESTS_PER_IP": 0,
 }  # fmt: skip
-"""Settings of the owner, whose downloads are waits for results: no delays, and room for whole batches."""
+"""Settings of the owner, whose downloads only wait for fetchers: no delays, and room for whole batches."""
 MIDDLEWARES: Final[dict[str, dict[type, int]]] = {
     "DOWNLOADER_MIDDLEWARES": {
         FingerprintMiddleware: MIDDLEWARE_POSITION,
@@ -69,7 +69,7 @@ MIDDLEWARES: Final[dict[str, dict[type, int]]] = {
 
 
 def _is_not(error: SettingsError) -> Callable[[logging.LogRecord], bool]:
-    """Filter of log records that are about this very error."""
+    """Return a log filter that drops the records of this very error, with its traceback."""
 
     def keeps(record: logging.LogRecord) -> bool:
         return record.exc_info is None or record.exc_info[1] is not error
@@ -119,10 +119,11 @@ def check_jobdir(settings: BaseSettings) -> None:
 
 
 def delegate_downloads(settings: BaseSettings, *, has_pipelines: bool) -> None:
-    """Let fetchers do what comes after the scheduler: downloads, delays, middlewares and callbacks.
+    """Change settings so that fetchers run all that comes after the scheduler: downloads and callbacks.
 
-    ``has_pipelines``: whether they do item pipelines too. The project's own settings are kept for them.
-    Raises SettingsError without the extra ``[dask]``.
+    The project's own settings (delays, middlewares) are kept in `FETCHER_SETTINGS`, for the fetchers.
+    ``has_pipelines``: whether item pipelines run on fetchers, too. Raises SettingsError without the extra
+    ``[dask]``.
     """
     if find_spec("distributed") is None:
         raise SettingsError(

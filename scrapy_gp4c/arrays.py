@@ -1,4 +1,4 @@
-"""Types of numpy arrays that every room uses, and columns that are made when they are read."""
+"""Types of numpy arrays for all packages, and a mapping of columns that are computed when they are read."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class LazyColumns(Mapping[str, Array]):
-    """Columns that are made when they are read."""
+    """Mapping of column names to arrays, each computed by a function when it is read."""
 
     def __init__(self, names: Collection[str], column: Callable[[str], Array]) -> None:
         self._names, self._column = names, column

@@ -40,7 +40,7 @@ class Gp4cError(Exception):
     """Base class: catch it to catch every error of bad input that this project raises."""
 
     has_lines = False
-    """Whether line ends in messages are this project's own; else they are foreign, and are quoted, too."""
+    """Whether messages may have several lines; if not, line ends in them (of foreign texts) are quoted."""
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -114,7 +114,7 @@ class LearningError(Gp4cError, ValueError):
 
 
 class UndecidedError(LearningError):
-    """All candidates of learning did the same: there is nothing to choose by."""
+    """All candidates of learning scored the same, so that none can be chosen."""
 
 
 class ImportFileError(Gp4cError, ValueError):
@@ -150,7 +150,7 @@ class FetchError(Gp4cError):
 
 
 class ForgetError(Gp4cError):
-    """`scrapy gp4c forget` lacks the pages that are to go, or the confirmation."""
+    """`scrapy gp4c forget` was called without the pages to forget, or without the confirmation."""
 
 
 class UnknownPageError(Gp4cError):
@@ -160,7 +160,7 @@ class UnknownPageError(Gp4cError):
 
 
 def did_you_mean(unknown: str, known: Iterable[str]) -> str:
-    """Question for the known name that is nearest to an unknown one; "" where none is near."""
+    """Return `` (did you mean change_rate?)`` for a mistyped name, by the nearest known one, or ""."""
     by_lower = {name.lower(): name for name in known}
     near = get_close_matches(unknown.lower(), by_lower, 1)
     return f" (did you mean {by_lower[near[0]]}?)" if near else ""

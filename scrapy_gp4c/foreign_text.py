@@ -14,17 +14,20 @@ _QUOTED: Final = {
 
 
 def printable(text: str) -> str:
-    """Text with control characters percent-encoded: a terminal obeys them, and a log takes them for lines."""
+    """Return a text with control characters percent-encoded, as terminals obey them and logs break lines."""
     return text if text.isprintable() else text.translate(_QUOTED)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun, and perhaps verb: ``1 page``, ``2,345 pages``; ``plural``: None adds an s."""
+    """Return a number with its noun, and perhaps verb: ``1 page``, ``2,345 pages``.
+
+    ``plural``: of the noun, None: with an s.
+    """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def foreign_safe_logger(name: str) -> logging.Logger:
-    """Logger that quotes control characters in the arguments of its lines."""
+    """Return a logger that percent-encodes control characters in the arguments of its lines."""
     logger = logging.getLogger(name)
     logger.addFilter(_quote_arguments)
     return logger
@@ -37,7 +40,7 @@ def _quote_arguments(record: logging.LogRecord) -> bool:
 
 
 def _quoted(value: object) -> object:
-    """Text of a value with control characters quoted; the value itself if it has none, or is a number."""
+    """Return the text of a value, made `printable`; the value itself if it is a number or needs no change."""
     if isinstance(value, int | float):
         return value
     text = str(value)

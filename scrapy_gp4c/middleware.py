@@ -1,7 +1,7 @@
-"""Middlewares: one ends every visit with one outcome, the other notes in requests who found them.
+"""Middlewares of a crawl: they end visits with an outcome, and note which page's callback yielded a request.
 
-The downloader middleware at position 5, on the engine side of Scrapy's own and of those of projects (543 in
-Scrapy's template), sees each page once, decoded and final: no other one asks again for what it has judged.
+`FingerprintMiddleware` at position 5, on the engine side of Scrapy's own and of those of projects (543 in
+Scrapy's template), sees each page once, decoded and final: no other middleware fetches the page again after.
 """
 
 import logging
@@ -58,18 +58,18 @@ logger = foreign_safe_logger(__name__)
 
 
 REFRESHES: Final = "gp4c_refreshes"
-"""Key in ``Request.meta`` between two middlewares: the refresh of the answer is not followed."""
+"""Key in ``Request.meta`` by which `RefreshMiddleware` notes that Scrapy is not to follow a refresh."""
 MAX_REFRESHES: Final = 2
 """Most refreshes that a visit follows: those of a ring of pages have no end."""
 _reader: ContextVar[int] = ContextVar("reader", default=UNKNOWN_FINDER)
-"""Page whose answer a middleware or callback reads, as `finder_for` has it: a coroutine keeps its own."""
+"""Page whose response is processed in the current coroutine, as by `finder_for`."""
 
 
 class FinderMiddleware(BaseSpiderMiddleware):
     """Spider middleware at position 30: notes in every request of the spider which page found it."""
 
     def process_spider_input(self, response: Response) -> None:
-        """Hide the mark of a response's request, and put its visit into ``response.meta["gp4c"]``."""
+        """Take the finder out of ``response.meta``, and see to it that ``meta["gp4c"]`` is a `VisitInfo`."""
         hide_finder(response)
         _reader.set(finder_for(response))
         request = response.request
@@ -86,27 +86,27 @@ class FinderMiddleware(BaseSpiderMiddleware):
             run.note_reached(info)
 
     def process_spider_exception(self, response: Response, exception: Exception) -> None:
-        """Note that a middleware closed the spider; other errors have a signal."""
+        """Note that a callback or middleware closed the spider; other errors have a signal."""
         if isinstance(exception, CloseSpider) and (run := run_of(self.crawler)) is not None:
             run.note_failure(response, exception)
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request:
-        """Mark a request that the spider has yielded."""
+        """Mark a request that the spider has yielded with its finder, the page of `response`."""
         mark_finder(request, finder_for(response))
         return request
 
 
 class CallbackMiddleware(BaseSpiderMiddleware):
-    """Spider middleware at position 990: notes that a callback failed, before others hide it.
+    """Spider middleware at position 990: notes that a callback failed, before other middlewares hide it.
 
-    Further links to settled pages, as most of a site are, end here, unless somebody nearer to the engine
-    would miss them.
+    Repeated links, as most of a site are, end here, unless another middleware or a signal handler is to see
+    each request.
     """
 
     def process_spider_output(
         self, response: Response | None, result: Iterable[Any], spider: Spider | None = None
     ) -> Iterable[Any]:
-        """Drop requests of settled pages."""
+        """Pass the output on, but for requests that equal skipped ones (`Admission.skips`)."""
         run, is_silent = self._skipping_run(response), True
         for entry in result:
             is_silent = False
@@ -134,7 +134,7 @@ class CallbackMiddleware(BaseSpiderMiddleware):
             self._note_silent(response)
 
     def _note_silent(self, response: Response | None) -> None:
-        """Note that a callback has yielded nothing: it may have queued links for the start."""
+        """Count a callback that yields nothing as one that follows links: it may have queued them."""
         if (run := run_of(self.crawler)) is not None and run.note_follower is not None:
             run.note_follower(finder_for(response))
 
@@ -143,7 +143,7 @@ class CallbackMiddleware(BaseSpiderMiddleware):
             run.note_item(item, response)
 
     def _skipping_run(self, response: Response | None) -> Run | None:
-        """The run that drops links here; None where a middleware, signal or statistic is to have each."""
+        """Return the run if repeated links may be dropped here; None where each is to be seen or counted."""
         run = run_of(self.crawler)
         if run is None or response is None or self._is_observed:
             return None
@@ -153,7 +153,7 @@ class CallbackMiddleware(BaseSpiderMiddleware):
 
     @cached_property
     def _is_observed(self) -> bool:
-        """Whether anybody who is there at the first response would miss a request."""
+        """Whether another spider middleware or a signal handler is to see each request."""
         return observes_requests(self.crawler, self, (signals.request_scheduled, signals.request_dropped))
 
     def _skips(self, run: Run, entry: Request, response: Response | None) -> bool:
@@ -176,7 +176,7 @@ class CallbackMiddleware(BaseSpiderMiddleware):
 
 
 def _is_of_pipeline(request: Request) -> bool:
-    """Whether a download is that of a media pipeline, whose requests have one of two keys."""
+    """Whether a download is that of Scrapy's media pipeline, by a key in the request's meta."""
     keys = ("handle_httpstatus_all", "handle_httpstatus_list")
     return request.callback is NO_CALLBACK and not request.meta.keys().isdisjoint(keys)
 
@@ -197,7 +197,7 @@ class FingerprintMiddleware:
         return self
 
     def process_request(self, request: Request) -> None:
-        """Prepare the request of a visit."""
+        """Prepare the request of a visit: add ETag and Last-Modified of the page's copy, for a 304."""
         visit = self._visit(request)
         if visit is not None:
             visit.add_validators()
@@ -263,7 +263,10 @@ class FingerprintMiddleware:
 
 
 class RefreshMiddleware:
-    """Downloader middleware: judges pages that refresh themselves, which Scrapy would fetch 20 times more."""
+    """Downloader middleware: limits how often a page's refresh (``<meta http-equiv>``) is followed.
+
+    Scrapy alone would fetch a page that refreshes itself 20 times.
+    """
 
     def __init__(self, ignored_tags: list[str]) -> None:
         """``ignored_tags``: tags within which a refresh does not count, ``METAREFRESH_IGNORE_TAGS``."""
@@ -274,7 +277,10 @@ class RefreshMiddleware:
         return cls(crawler.settings.getlist("METAREFRESH_IGNORE_TAGS"))
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
-        """Keep Scrapy from following a page's refresh to itself; after two others ask for the page again."""
+        """Keep Scrapy from following a page's refresh to itself, and more than `MAX_REFRESHES` others.
+
+        After these, the page is requested once more, and its refresh not followed.
+        """
         if isinstance(response, HtmlResponse) and "dont_redirect" not in request.meta:
             # What is found is kept for Scrapy's own middleware, which looks next.
             try:
@@ -313,15 +319,15 @@ _LOSSES: Final = (
     (FinderMiddleware, 30, "who finds pages is not known, and visits count whatever callbacks do"),
     (CallbackMiddleware, 990, "visits count whose callbacks fail where another middleware hides it"),
 )
-"""Spider middleware, its position, and what a project loses that leaves it out."""
+"""Spider middleware, its position, and what does not work in a project that leaves it out."""
 
 _CHUNK_BYTES: Final = 65_536
 MAX_BYTES_AT_ONCE: Final = 2**21
 """A body that decodes to more is checked beside the reactor."""
 MAX_DECODED_BYTES: Final = 2**26
-"""A body of more is not checked to its end: it may be a bomb."""
+"""Unpacked size up to which a body is checked for its end: a larger one may be a bomb."""
 MAX_MEMBERS: Final = 100
-"""A body of more gzip members or zstd frames is not checked to its end: each costs a copy of what follows."""
+"""Number of gzip members or zstd frames up to which a body is checked: each costs a copy of the rest."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 

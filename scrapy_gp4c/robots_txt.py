@@ -1,11 +1,11 @@
-"""Scrapy's robots.txt middleware, mended: every request hears what the robots.txt of its host says.
+"""Scrapy's robots.txt middleware without its faults: the rules of a host hold for every request to it.
 
 In Scrapy 2.15 to 2.19, requests that wait for one robots.txt await the same Deferred, of which only the first
 gets the result. The others get None, as if there were no robots.txt, and fetch what it disallows. A cycle
 begins with many requests to each host, so that this would happen in every cycle.
 
-Every version of Scrapy takes a timeout, a broken connection, and an answer of 5xx or 429 for no rules at all,
-and misreads UTF-16: so all versions get this middleware.
+Every version of Scrapy treats a timeout, a broken connection, and a status of 5xx or 429 as a robots.txt
+without rules, and misreads UTF-16: so all versions get this middleware.
 """
 
 import re
@@ -33,7 +33,7 @@ logger = foreign_safe_logger(__name__)
 MIDDLEWARES: Final = "DOWNLOADER_MIDDLEWARES"
 DISALLOW: Final = b"User-agent: *\nDisallow: /\n"
 _NO_SERVER: Final = ("CannotResolveHostError", "DownloadConnectionRefusedError", "DNSLookupError")
-"""Errors of hosts that serve nothing that their rules could protect: their pages fail alike."""
+"""Names of errors by which a host has no server, so that its pages fail as well as its robots.txt."""
 _MARKUP: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<")
 
 
@@ -43,12 +43,12 @@ class RobotsMiddleware(RobotsTxtMiddleware):
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         self._unsent: set[str] = set()
-        """Hosts whose robots.txt was asked for, and not sent: a fetcher has to ask again."""
+        """Hosts for whose robots.txt the request was not sent, so that a fetcher has to request it again."""
 
     async def robot_parser(self, request: Request) -> RobotParser | None:
         """Wait for the robots.txt of a request's host; returns its rules (RFC 9309), None without any.
 
-        Rules are of http and https: a link to ``gopher://`` of a host says nothing of its pages.
+        Only requests of http and https have rules; ``gopher://`` has none.
         """
         if not request.url.startswith(("http:", "https:")):
             return None
@@ -59,9 +59,9 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         return await super().robot_parser(request)  # it has come, so that nobody has to wait for it
 
     def _robots_error(self, error: Exception, netloc: str) -> None:
-        """Take a robots.txt that does not come for a complete disallow, unless no server is there.
+        """Disallow all pages of a host whose robots.txt cannot be downloaded, unless it has no server.
 
-        One that redirects without end counts as missing (RFC 9309, 2.3.1.2).
+        A robots.txt that redirects without end counts as missing (RFC 9309, 2.3.1.2), and allows all.
         """
         if isinstance(error, NotFetchedError):
             self._unsent.add(netloc)
@@ -76,10 +76,10 @@ class RobotsMiddleware(RobotsTxtMiddleware):
             self._parsers[netloc] = build_from_crawler(self._parserimpl, self.crawler, DISALLOW)
 
     def _parse_robots(self, response: Response, netloc: str, *request: Request) -> Coroutine[Any, Any, None]:
-        """Parse the rules, and take a server's error for a complete disallow (RFC 9309, 2.3.1.4).
+        """Parse the rules; a server's error (5xx or 429) disallows all pages (RFC 9309, 2.3.1.4).
 
-        Scrapy allows all then. "Too many requests" is an error, too, as it is for Google. Before 2.19 Scrapy
-        gives no request, and awaits nothing.
+        Scrapy would allow all. 429 counts as an error as it does for Google. Before 2.19 Scrapy passes no
+        request, and awaits nothing.
         """
         if response.status >= 500 or response.status == 429:
             wait = response.headers.get("Retry-After")
@@ -98,14 +98,14 @@ class RobotsMiddleware(RobotsTxtMiddleware):
 
 
 def rules_of(response: Response) -> bytes:
-    """Rules of a robots.txt, in UTF-8; none of an error, or of a page of markup that a redirect led to."""
+    """Return the text of a robots.txt in UTF-8; ``b""`` for an error (4xx), or HTML in its place."""
     if response.status >= 400 or _MARKUP.match(response.body):
         return b""
     return as_utf8(response.body)
 
 
 def replace_builtin(settings: BaseSettings) -> None:
-    """Put `RobotsMiddleware` where Scrapy's own would be; a project without Scrapy's gets none."""
+    """Replace Scrapy's robots.txt middleware in the settings by `RobotsMiddleware`, if it is enabled."""
     position = None
     for name in (MIDDLEWARES + "_BASE", MIDDLEWARES):
         for path, value in settings.getdict(name).items():

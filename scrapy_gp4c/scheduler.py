@@ -1,4 +1,4 @@
-"""Scrapy's stock scheduler, with a plan: which known pages this run revisits, and which it leaves alone."""
+"""Scrapy's scheduler with a plan of the known pages that this cycle visits; it drops requests for others."""
 
 from importlib import import_module
 from time import monotonic
@@ -29,7 +29,7 @@ QUEUE_IS_TORN: Final = (
     "the JOBDIR to use one again."
 )
 CLOSES_AT_START: Final = (2, 19)
-"""Version of Scrapy since which a scheduler may close the spider as it opens; before, it may raise only."""
+"""Version of Scrapy from which on a scheduler may close the spider as it opens; before, it has to raise."""
 
 
 class RecrawlScheduler(Scheduler):
@@ -37,12 +37,12 @@ class RecrawlScheduler(Scheduler):
 
     gp4c: Settings
     commit_interval_s = 0.5
-    """A fast crawl commits by number of visits; no visit of a slow one waits longer than twice this."""
+    """Seconds between two commits of a slow crawl; a fast one commits by number of visits."""
     _run: Run | None = None
     _queue_is_torn = False
-    """Whether the disk queue has lost a request, perhaps of a claimed page."""
+    """Whether the disk queue has lost a request, perhaps that of a visit."""
     _has_lost_requests = False
-    """Whether the disk queue was given up, and the pages whose requests it had are not fed anew yet."""
+    """Whether the disk queue was given up, and the plan's pages in it are not queued anew yet."""
     _is_failure_logged = False
 
     @classmethod
@@ -100,7 +100,7 @@ class RecrawlScheduler(Scheduler):
         return super().close(reason)
 
     async def _close_later(self, run: Run, closed: Deferred[None] | None) -> None:
-        """Close when handlers have the last events."""
+        """Wait until handlers and pipelines have the last page events, then for Scrapy's own close."""
         await run.sender.close()
         if closed is not None:
             await maybe_deferred_to_future(closed)
@@ -117,7 +117,7 @@ class RecrawlScheduler(Scheduler):
                 self.crawler.signals.connect(self._note_failure, signals.spider_closed)
 
     def _unflag_feeds(self) -> None:
-        """Note that the feeds of this run are written, unless one of them could not be."""
+        """Note that all feeds of this run are complete, unless one failed."""
         assert self._run is not None
         failed = [name for name in self._run.stats.get_stats() if name.startswith("feedexport/failed_count")]
         if not failed and not self._run.cycle.deliveries.again:
@@ -128,7 +128,7 @@ class RecrawlScheduler(Scheduler):
         self._run.stats.set_value("finish_reason", FAILED)
 
     def _tick(self) -> None:
-        """Commit, and stop the crawl where that has become impossible: a full disk, for one."""
+        """Settle visits and commit, twice a second; stop the crawl after a failure such as a full disk."""
         assert self._run is not None
         assert self.crawler is not None
         assert self.crawler.engine is not None
@@ -174,7 +174,7 @@ class RecrawlScheduler(Scheduler):
             return None
 
     def _push(self, request: Request) -> bool:
-        """Put a request into the queue; into memory once a file of the JOBDIR's queue is torn."""
+        """Put a request into the queue: into memory once a file of the JOBDIR's queue is damaged."""
         try:
             return super().enqueue_request(request)
         except Exception as error:  # Scrapy expects none but ValueError; `struct.error` hung the crawl
@@ -219,7 +219,7 @@ class RecrawlScheduler(Scheduler):
 
 
 def is_crawl(spider: Spider, crawler: Crawler) -> bool:
-    """Tell a crawl from `scrapy shell`, `fetch`, `parse` and `check`, which fetch only what was asked."""
+    """Whether this is a crawl, and not `scrapy shell`, `fetch`, `parse` or `check`, which get no plan."""
     start: Any = type(spider).start
     return not (is_shell(crawler) or start.__module__.startswith("scrapy.commands."))
 

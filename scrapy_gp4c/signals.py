@@ -13,6 +13,6 @@ page_gone = object()
 page_back = object()
 """A page that was gone has answered again."""
 page_failing = object()
-"""The first visit in a row to a page failed."""
+"""A visit of a page failed, after one that had not."""
 page_doubtful = object()
-"""The first answer in a row was not believed to be the page."""
+"""An answer was doubted to be the page (a block, a login), after one that was not."""

@@ -1,4 +1,4 @@
-"""SQLite files in a store's directory: opening, transactions, and every failure as one of our errors."""
+"""SQLite files in a store's directory: opening, transactions, and failures as errors of `Gp4cError`."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -15,25 +15,25 @@ _DAMAGE: Final = (
 
 
 class SqliteKind(NamedTuple):
-    """Kind of SQLite file, which can be made anew at any time."""
+    """Kind of SQLite file (search index, archive): how to open and create one, and its words in messages."""
 
     noun: str
     """Name in messages, such as ``search index``."""
     error: type[ArchiveError | SearchIndexError]
     application: int
-    """Number in the file's head that tells it from databases of other programs."""
+    """SQLite's ``application_id`` in the file, by which databases of other programs are refused."""
     version: int
     tables: str
     """Statements that create the tables."""
     how_made: str
-    """How a crawl comes to have such a file, for the error where there is none."""
+    """What makes such a file, for the message where there is none."""
     synchronous: str
     cache_kib: int = 2_000
 
     def connect(self, path: Path, *, readonly: bool = False) -> sqlite3.Connection:
-        """Open a file, or create it; raises an error that says what is wrong and what helps.
+        """Open a file, or create it; raises the kind's error, with what is wrong and the remedy.
 
-        ``readonly``: beside a crawl too; raises where there is none.
+        ``readonly``: open it for reading, also during a crawl; raises where there is no file.
         """
         if readonly and not path.exists():
             raise self.error(f"there is no {self.noun} {path}: {self.how_made}")
@@ -80,7 +80,7 @@ class SqliteKind(NamedTuple):
 
     @contextmanager
     def transaction(self, connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-        """Transaction: all that the block writes is committed, or nothing of it."""
+        """Run the block in a transaction: all that it writes is committed, or nothing of it."""
         with self.translated(path):
             connection.execute("BEGIN IMMEDIATE")
             try:

@@ -30,7 +30,7 @@ from scrapy_gp4c.settings.values import LOADING, check_private, loaded_callable
 CLUSTER_COLUMNS = frozenset(CLUSTERED)
 
 MAX_CHARACTERS: Final = 100
-"""Characters of a spider's name, and of its arguments, in the name of its store."""
+"""Most characters of a spider's name, and of its arguments, in the name of its store's directory."""
 
 
 def _escaped(value: object) -> str:
@@ -39,7 +39,7 @@ def _escaped(value: object) -> str:
 
 
 def _shortened(text: str) -> str:
-    """A text of few characters, which ends with a digest where it was longer."""
+    """Return a text of at most `MAX_CHARACTERS`; a longer one ends with a digest."""
     if len(text) <= MAX_CHARACTERS:
         return text
     return f"{text[:MAX_CHARACTERS]},{sha1(text.encode()).hexdigest()[:10]}"
@@ -126,7 +126,10 @@ class Settings:
         return loaded
 
     def _check_measured(self) -> None:
-        """Raise SettingsError where something reads what pages or the crawl do not have."""
+        """Raise SettingsError where a score function or policy reads columns that pages do not have here.
+
+        They are those of pages before a first visit, and of gains for searches without `GP4C_QUERY_LOG`.
+        """
         read = {
             "GP4C_SCORE_FUNCTION": self.score_function.columns,
             "GP4C_DISCOVERY_FUNCTION": self.discovery_function.columns,
@@ -147,7 +150,7 @@ class Settings:
                 )
 
     def _check_rules(self) -> None:
-        """Raise SettingsError for a rule that needs texts which nothing keeps."""
+        """Raise SettingsError for a rule that compares words if there is no archive of texts."""
         for rule in self.rules:
             if rule.distance is not None and rule.distance.counts_words and not self.archive:
                 raise SettingsError(
@@ -156,9 +159,9 @@ class Settings:
                 )
 
     def store_path(self, spider_name: str, arguments: Mapping[str, object] | None = None) -> Path:
-        """Directory of the store of a spider with these arguments, those of `shared_args` apart.
+        """Return the directory of the store of a spider with these arguments, those of `shared_args` ignored.
 
-        Raises StoreError where the project's own cannot be made.
+        Raises StoreError where the project's default directory, ``.scrapy``, cannot be made.
         """
         if self.store is not None:
             return self.filled_path(self.store, spider_name, arguments)
@@ -175,23 +178,23 @@ class Settings:
         return Path(state, "scrapy-gp4c", directory) if state else Path(".scrapy", "gp4c", directory)
 
     def filled_path(self, template: str, spider_name: str, arguments: Mapping[str, object] | None) -> Path:
-        """Path of a setting with {spider} and {args} filled in; arguments of `shared_args` are left out."""
+        """Return the path of a setting with {spider} and {args} filled in, without those of `shared_args`."""
         others = {name: value for name, value in (arguments or {}).items() if name not in self.shared_args}
         named = [f"{_escaped(argument)}={_escaped(value)}" for argument, value in sorted(others.items())]
         name, text = _shortened(_escaped(spider_name)), _shortened(",".join(named))
         return Path(template.replace("{spider}", name).replace("{args}", text))
 
     def store_paths(self) -> list[Path]:
-        """Paths that may be stores of the project's spiders, whatever their names and arguments."""
+        """Return the existing paths that may be stores of the project's spiders, with any arguments."""
         if self.store is None:
             return sorted(self.store_path("any").parent.glob("*"))
         pattern = glob.escape(self.store).replace("{spider}", "*").replace("{args}", "*")
         return sorted(map(Path, glob.glob(pattern)))
 
     def in_every_cycle(self, columns: Mapping[str, Array]) -> Bools:
-        """Pages visited in every cycle, ``[P]``: all with a budget of 1.0, else the control group.
+        """Return which pages every cycle visits, ``[P]``: all with a budget of 1.0, else the control group.
 
-        ``columns``: n, and the key where there is a control group.
+        ``columns``: ``n``, and ``key`` where there is a control group.
         """
         if type(self.budget) is float and self.budget == 1.0:
             return np.ones(len(columns["n"]), np.bool_)
@@ -201,10 +204,10 @@ class Settings:
 
     @property
     def asks_for_clusters(self) -> bool:
-        """Whether policy or score function tell pages by clusters or links: descriptions are kept then."""
+        """Whether policy or score functions use clusters or links, for which pages are described."""
         read = (*self.score_function.columns, *self.discovery_function.columns)
         return not {"cluster", "links"}.isdisjoint(self.policy.near) or not CLUSTER_COLUMNS.isdisjoint(read)
 
     def budget_pages(self, known: int) -> int:
-        """Revisits per cycle, k, when `known` pages are known."""
+        """Return the number of revisits per cycle, k, when `known` pages are known."""
         return budget_pages(self.budget, known)

@@ -24,17 +24,17 @@ LOADING: Final = (ImportError, AttributeError, NameError)
 
 
 class Setting(NamedTuple):
-    """One row of the table."""
+    """One row of the table of settings: default, expected values, and how a value is read."""
 
     default: Any
     expected: str
     """Description of a valid value, for the error message."""
     read: Callable[[Any], Any]
-    """Convert and check a value; raises ValueError or TypeError when it is not as expected."""
+    """Converts and checks a value; raises ValueError or TypeError when it is not as expected."""
 
 
 def count(value: Any, low: int, high: float = math.inf) -> int:
-    """A whole number from `low` to `high`; raises ValueError."""
+    """Read a whole number from `low` to `high`; raises ValueError."""
     number = int(value) if isinstance(value, str) else value  # command-line settings arrive as text
     if isinstance(number, bool) or number != int(number) or not low <= number <= high:
         raise ValueError
@@ -46,7 +46,7 @@ def whole_number(default: int, expected: str, low: int, high: float = math.inf) 
 
 
 def share(value: Any, low: float = 0.0) -> float:
-    """A share from `low` to 1; raises ValueError."""
+    """Read a share from `low` to 1; raises ValueError."""
     number = float(value)
     if isinstance(value, bool) or not low <= number <= 1.0:
         raise ValueError
@@ -54,7 +54,7 @@ def share(value: Any, low: float = 0.0) -> float:
 
 
 def budget(value: Any) -> int | float:
-    """A whole number without a decimal point is a count of pages; anything else is a share."""
+    """Read a budget: a whole number without a decimal point is a count of pages, any other a share."""
     if isinstance(value, bool):
         raise ValueError
     budget = read_budget(value) if isinstance(value, str) else value
@@ -67,7 +67,7 @@ def budget(value: Any) -> int | float:
 
 
 def flag(value: Any) -> bool:
-    """True or False, as text too; raises LookupError."""
+    """Read True or False, also from a text; raises LookupError."""
     return {"1": True, "0": False, "true": True, "false": False}[str(value).strip().lower()]
 
 
@@ -76,14 +76,14 @@ OFF: Final = Setting(False, "True or False", flag)
 
 
 def path(value: Any) -> str | None:
-    """A path as text, or None; raises TypeError, or ValueError for one that no file can have."""
+    """Read a path as text, or None; raises TypeError, or ValueError for one that no file can have."""
     if value is not None and not isinstance(value, str | Path):
         raise TypeError
     return optional_text(str(value)) if value else None
 
 
 def path_template(value: Any) -> str | None:
-    """Path of a store or file, in which {spider} and {args} alone stand for something; raises ValueError."""
+    """Read a path that may contain {spider} and {args}; raises ValueError for other placeholders."""
     template = path(value)
     if template is not None and re.search(r"\{(?!spider\}|args\})[^}]*\}|%\(|\$|://", template):
         raise ValueError
@@ -91,17 +91,17 @@ def path_template(value: Any) -> str | None:
 
 
 def optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Reader of a value that may be None, also as text."""
+    """Return a reader of values that may be None, also as the text ``None``."""
     return lambda value: None if value is None or value in ("", "None") else read(value)
 
 
 def one_of(default: str, other: str) -> Setting:
-    """Setting that is one of two names."""
+    """Return a setting that is one of two names."""
     return Setting(default, f"{default!r} or {other!r}", {default: default, other: other}.__getitem__)
 
 
 def names(value: Any) -> tuple[str, ...]:
-    """Names with blanks or commas between; raises TypeError."""
+    """Read a list of names, also from a text with blanks or commas between them; raises TypeError."""
     names = re.split(r"[,\s]+", value) if isinstance(value, str) else value
     if value is None or not all(isinstance(name, str) for name in names):
         raise TypeError
@@ -109,7 +109,7 @@ def names(value: Any) -> tuple[str, ...]:
 
 
 def loaded_callable(value: Any) -> Callable[..., Any] | None:
-    """Object at a dotted path, or None; raises TypeError and the errors of `LOADING`."""
+    """Read a callable, given as such or by a dotted path, or None; raises TypeError and `LOADING`."""
     if value is None or value == "":
         return None
     loaded: Callable[..., Any] = load_object(value)
@@ -119,7 +119,7 @@ def loaded_callable(value: Any) -> Callable[..., Any] | None:
 
 
 def _from_json(value: Any) -> Any:
-    """Value of a JSON list or dict given as text, as on the command line; other values unchanged."""
+    """Return the value of a JSON list or dict given as text, as on the command line; others unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             return json.loads(value)
@@ -129,7 +129,7 @@ def _from_json(value: Any) -> Any:
 
 
 def receivers(value: Any) -> tuple[Receiver, ...]:
-    """Receivers of notices. Raises SettingsError, which does not show the value: it may have a password."""
+    """Read receivers of notices. Raises SettingsError, without the value, which may have a password."""
     try:
         return read_receivers(_from_json(value))
     except (ValueError, TypeError, AttributeError) as error:
@@ -137,7 +137,7 @@ def receivers(value: Any) -> tuple[Receiver, ...]:
 
 
 def rules(value: Any) -> tuple[PageRule, ...]:
-    """Rules about pages; raises SettingsError, which names the rule."""
+    """Read the rules of `GP4C_RULES`; raises SettingsError, which names the wrong rule."""
     try:
         loaded = read_rules(_from_json(value))
     except ValueError as error:
@@ -148,7 +148,7 @@ def rules(value: Any) -> tuple[PageRule, ...]:
 
 
 def _xpaths(rule: PageRule, queries: tuple[str, ...]) -> tuple[str, ...]:
-    """CSS selectors and XPaths as XPaths. Raises SettingsError."""
+    """Return CSS selectors and XPaths of a rule as XPaths. Raises SettingsError for others."""
     xpaths = []
     for query in queries:
         is_xpath = query.lstrip().startswith(("/", "./", "(", "xpath:"))
@@ -163,7 +163,7 @@ def _xpaths(rule: PageRule, queries: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def optional_text(value: Any) -> str | None:
-    """A text, or None; raises TypeError, or ValueError for one with NUL, which no path or command has."""
+    """Read a text, or None; raises TypeError, or ValueError for one with NUL."""
     if value is not None and not isinstance(value, str):
         raise TypeError
     if value and "\0" in value:
@@ -172,20 +172,23 @@ def optional_text(value: Any) -> str | None:
 
 
 def command(value: Any) -> str | None:
-    """A command line, or None; raises ValueError for one that no shell could take apart, or TypeError."""
+    """Read a command line, or None; raises TypeError, or ValueError for unbalanced quotes."""
     text = optional_text(value)
     return text if text and shlex.split(text) else None
 
 
 def fetchers(value: Any) -> int | str:
-    """A count of fetchers, or the address of their scheduler; raises ValueError or TypeError."""
+    """Read a number of fetchers, or the address of Dask's scheduler; raises ValueError or TypeError."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else optional_text(value)
     assert text is not None
     return text if text.startswith(("tls://", "tcp://")) else count(text, 1, 1000)
 
 
 def check_private(address: int | str | None, *, is_insecure: bool) -> None:
-    """Raise SettingsError for a scheduler of another machine without TLS: whoever talks to it runs code."""
+    """Raise SettingsError for Dask's scheduler on another machine without TLS: its clients can run code.
+
+    ``is_insecure``: whether the settings allow that.
+    """
     is_loopback = str(address).startswith(("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:"))
     if str(address).startswith("tcp://") and not (is_loopback or is_insecure):
         raise SettingsError(
@@ -195,7 +198,7 @@ def check_private(address: int | str | None, *, is_insecure: bool) -> None:
 
 
 def mode(value: Any) -> int:
-    """Permissions of a directory; a text is octal. Raises ValueError."""
+    """Read permissions of a directory, from a number or an octal text. Raises ValueError."""
     number = int(value.removeprefix("0o"), 8) if isinstance(value, str) else value
     if isinstance(number, bool) or not isinstance(number, int) or not 0o700 <= number <= 0o777:
         raise ValueError
