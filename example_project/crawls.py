@@ -28,7 +28,7 @@ BUDGET = 0.05
 DAYS, HOSTS = 31, 40
 LEARNED, CONTROL = "learned", "control"
 """Names of the crawl that learns, and of its store crawled on by the default."""
-WARMUP_VISITS = 2
+WARMUP_VISITS = 1
 FIRST_RANKED_DAY = 2 + WARMUP_VISITS  # day 1 is for first visits, then every page is warmed up
 CRAWL_LIMIT_S = 1800
 FETCHED = (FIRST, *JUDGED)

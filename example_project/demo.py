@@ -42,7 +42,7 @@ from .crawls import (
 from .machines import fetching
 from .model import LAST_DAY, Web
 from .plot import draw
-from .tables import FIRST_CURVE_DAY, curves_table, detection, summary_table
+from .tables import curves_table, detection, summary_table
 
 CRAWLS: Final[dict[str, dict[str, str]]] = {
     "default": {},
@@ -168,8 +168,7 @@ def run(options: argparse.Namespace) -> None:
                 row = one.observe(web, day, rankings[one.score])
                 rows.append(row)
                 print(f"day {day}, {one.score}: {row.visited:,} visited, {row.changed:,} changed", flush=True)
-            is_shown = day <= FIRST_RANKED_DAY or day % 7 == 0 or day == options.days
-            if day >= FIRST_CURVE_DAY and is_shown:
+            if day in (FIRST_RANKED_DAY, options.days) or (day % 7 == 0 and day > FIRST_RANKED_DAY):
                 print(curves_table(series, day), flush=True)
     write_days(
         folder / "days.tsv", sorted((row for one in series for row in one.rows), key=lambda row: row.day)

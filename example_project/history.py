@@ -30,7 +30,7 @@ from .page_text import Noise, render
 def history_of(web: Web, days: int = DAYS) -> ChangeHistory:
     """Return the web's changes from day to day as a history: days - 1 cycles of pages that live on all days.
 
-    Cycle c is what changed on day c + 1; with two warm-up visits, the first ranked cycle is the demo's day 4.
+    Cycle c is what changed on day c + 1; with one warm-up visit, the first ranked cycle is the demo's day 3.
     Left out are pages that appear, go, redirect or may not be fetched, and index pages, which follow these.
 
     Raises:

@@ -10,7 +10,6 @@ from scrapy_gp4c.commands.action import table_lines
 from .crawls import Row, Series, by_day
 
 STEPS = "▁▂▃▄▅▆▇█"
-FIRST_CURVE_DAY = 3  # nothing can have changed on day 1, and a curve has two points
 
 
 def percent(share: float) -> str:

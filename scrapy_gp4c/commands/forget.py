@@ -146,7 +146,7 @@ FORGET = Action(
             nargs="?",
             help="those with this URL, in which * stands for any text: 'https://example.com/tag/*'",
         ),
-        option("--gone", action="store_true", help="those that are not visited any more (404, 410)"),
+        option("--gone", action="store_true", help="those that the site says are gone (404, 410)"),
         option("--dry-run", action="store_true", help="show which pages these are, and forget none"),
         option("--yes", action="store_true", help="do not ask"),
         JSON,

@@ -52,7 +52,7 @@ def test_every_crawl_has_a_quality_on_every_day(finished):
             value = float(row[name])
             assert 0.5 < value <= 1.0
             assert (value == 1.0) == (int(row["day"]) < FIRST_RANKED_DAY)
-    assert "Search quality, days 4 to 5" in output
+    assert f"Search quality, days {FIRST_RANKED_DAY} to {DAYS}" in output
     assert "search quality 1.0000" in output
     with (folder / "days.tsv").open(newline="") as file:
         assert len(list(csv.DictReader(file, delimiter="\t"))) == 2 * DAYS

@@ -264,7 +264,7 @@ def test_learning_ends_as_its_page_shows(tmp_path: Path) -> None:
     text = DOCUMENTS["learning.md"].read_text("utf-8")
     shown = re.search(r"^```\n(score = .*?)^```", text, re.DOTALL | re.MULTILINE)
     history = re.search(r"`python -m (training\.synthetic [^`]+)`", text)
-    options = re.search(r"`(--population [^`]+)` is a search of half a minute", text)
+    options = re.search(r"`(--population [^`]+)`, which takes half a minute", text)
     assert shown is not None
     assert history is not None
     assert options is not None
