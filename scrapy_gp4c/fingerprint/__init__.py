@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from parsel import Selector
 
 KINDS: Final = ("html", "json", "csv", "xml", "pdf", "text", "bytes", "features")
-"""Kinds of answers; features for the user's own."""
+"""Kinds of responses by how they are read; ``features``: by `GP4C_FEATURES`."""
 Features = Callable[[Response], Sequence[str]]
 
 _TO_16_BITS: Final = np.uint64(48)
 
 
 class PageReading(NamedTuple):
-    """Fingerprint of a response, and what it is made of."""
+    """What was read of a response: its fingerprint, and the text and counts behind it."""
 
     fingerprint: int
     """uint64; below 2**32 if the page has no visible text, 0 if it has nothing to compare."""
@@ -67,17 +67,19 @@ class PageReading(NamedTuple):
     masked: int = 0
     """Number of masked times, dates, tokens and counters."""
     left_out: tuple[tuple[str, int], ...] = ()
-    """Reasons to leave text out, with the number of words."""
+    """Reason to leave text out -> number of words left out, as pairs."""
     is_cut: bool = False
     """Whether only the head of the page is compared."""
     copy_fingerprint: int | None = None
-    """Fingerprint to keep of the copy if it is not the compared one: the page's clock was learned."""
+    """Fingerprint to store for the copy where it is not `fingerprint`, as noise was learned; else None."""
     without_noise: tuple[int, int | None, bytes] | None = None
-    """`fingerprint`, `copy_fingerprint` and what is learned of noise, made beside the crawl; None: not."""
+    """`fingerprint`, `copy_fingerprint` and the state of learning without noise, made in another process.
+
+    None: they were not made there."""
 
     @property
     def kept_fingerprint(self) -> int:
-        """Fingerprint to keep of the copy."""
+        """Fingerprint to store for the copy."""
         return self.fingerprint if self.copy_fingerprint is None else self.copy_fingerprint
 
 
@@ -137,7 +139,7 @@ def fingerprint(response: Response, features: Features | None = None) -> int:
 
 
 def read(response: Response, features: Features | None = None, *, with_text: bool = False) -> PageReading:
-    """Return the reading of a response: fingerprint, counts, and texts if they are wanted."""
+    """Return what is read of a response: its fingerprint, counts, and with `with_text` its texts."""
     if features is None or features is simhash_words:
         content = answer(response)
         reading, normal = _reading(content)
@@ -162,7 +164,7 @@ def read(response: Response, features: Features | None = None, *, with_text: boo
 
 
 def read_bytes(response: Response) -> PageReading:
-    """Return the fingerprint of a response by its bytes alone."""
+    """Return the reading of a response whose bytes alone are compared."""
     return _reading(bytes_of(response))[0]
 
 
@@ -180,7 +182,7 @@ _MAY_BE_RELATIVE[_hashes_of_relative(RELATIVE_WORDS | FRENCH_UNITS) * _SPREAD >>
 
 
 def _shingles(normal: str) -> tuple[str, UInt64s]:
-    """Return a normal form without relative times in words, and the hashes of its shingles."""
+    """Return a normal form with relative times in words masked, and the hashes of its shingles."""
     words = words_in(normal.encode("utf-8", "surrogatepass"))
     hashes = hashes_of(words)
     # The hashes say in a few microseconds whether the text has any word of these times, and where.
@@ -195,7 +197,7 @@ def _shingles(normal: str) -> tuple[str, UInt64s]:
 
 
 def _without_relative_times(words: Words, places: list[int]) -> str | None:
-    """Mask relative times around some words; None if there are none."""
+    """Return a text with relative times masked around the words at `places`; None if there are none."""
     text, count = words.padded.tobytes(), len(words.starts)
     pieces: list[bytes] = []
     done = 1  # behind the padding
@@ -350,38 +352,38 @@ _OF_DOWNLOAD: Final = frozenset({
     "actions", "echoData", "experimental", "httpResponseHeaders", "networkCapture", "responseCookies",
     "session", "sessionContext",
 })  # fmt: skip
-"""Fields of answers of Zyte API that tell of the download alone."""
+"""Fields of Zyte API's answers that are about the download and not about the page."""
 
 
 class ComparedPart(NamedTuple):
-    """Response with what is compared of a page."""
+    """Response whose body is the compared part of a page, by ``watch`` and ``ignore`` of its rule."""
 
     response: Response
     features: Features | None
     is_missing: bool = False
-    """Whether nothing is left to compare."""
+    """Whether nothing of the page is left to compare."""
 
 
 def part_sum(watch: tuple[str, ...], ignore: tuple[str, ...]) -> int:
-    """Checksum from 1 to 127 of what is compared of a page; 0: all of it."""
+    """Return a checksum, 1 to 127, of the XPaths that select the compared part of a page; 0: no XPath."""
     return crc32(repr((watch, ignore)).encode()) % 127 + 1 if watch or ignore else 0
 
 
 class CutBody(NamedTuple):
-    """Body of what is compared of a page, UTF-8."""
+    """Body of the compared part of a page, in UTF-8."""
 
     body: bytes
     is_watched: bool
-    """Whether it is the text of what is watched; else HTML or XML without what is ignored."""
+    """Whether it is the text of the watched elements; else it is HTML or XML without the ignored ones."""
     is_missing: bool = False
 
 
 def compared_part(
     response: Response, features: Features | None, watch: tuple[str, ...], ignore: tuple[str, ...]
 ) -> ComparedPart:
-    """Return a response with what is compared of it.
+    """Return the part of a response that is compared.
 
-    ``watch``, ``ignore``: XPaths. Only HTML and XML have parts: of others, all is compared.
+    ``watch``, ``ignore``: XPaths of a page rule. Only HTML and XML have parts: of others, all is compared.
     """
     if features is None and not response.body and (data := extracted_data(response)):
         headers = {"Content-Type": "application/json"}
@@ -391,7 +393,7 @@ def compared_part(
 
 
 def extracted_data(response: Response) -> bytes:
-    """Data that Zyte API has extracted from a page instead of its body, as JSON; b"" without any."""
+    """Return the data that Zyte API has extracted from a page in place of its body, as JSON, or b""."""
     raw = getattr(response, "raw_api_response", None)
     if not isinstance(raw, dict):
         return b""
@@ -400,7 +402,7 @@ def extracted_data(response: Response) -> bytes:
 
 
 def _without_metadata(value: Any) -> Any:
-    """Extracted data without times and probabilities of the extraction."""
+    """Return extracted data without its fields ``metadata`` (times and probabilities of the extraction)."""
     if isinstance(value, list):
         return [_without_metadata(entry) for entry in value]
     if isinstance(value, dict):
@@ -409,12 +411,15 @@ def _without_metadata(value: Any) -> Any:
 
 
 def has_parts(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
-    """Whether a response is one of which only parts may be compared."""
+    """Whether only a part of a response may be compared: it is HTML or XML, and a rule selects parts."""
     return bool(watch or ignore) and isinstance(response, HtmlResponse | XmlResponse)
 
 
 def cut_body(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]) -> CutBody | None:
-    """Return what is compared of a response that may have parts; None: all of it."""
+    """Return the compared part of an HTML or XML response; None: all of it is compared.
+
+    ``watch``, ``ignore``: XPaths.
+    """
     assert isinstance(response, TextResponse)
     source = source_of(response, MAX_SOURCE_BYTES).encode("utf-8", "replace")
     if is_too_deep(source):
@@ -438,7 +443,7 @@ def cut_body(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]
 
 
 def with_cut_body(response: Response, features: Features | None, cut: CutBody | None) -> ComparedPart:
-    """Return a response with what is compared of it; ``cut``: None where that is all."""
+    """Return the compared part of a response as a response; ``cut``: by `cut_body`, None: all is compared."""
     if cut is None:
         return ComparedPart(response, features)
     if not cut.is_watched:
@@ -452,7 +457,7 @@ def with_cut_body(response: Response, features: Features | None, cut: CutBody | 
 
 
 def _nodes(selector: Selector, xpath: str) -> list[Any]:
-    """Elements, attributes and texts at an XPath, without a Selector for each: these take half a minute."""
+    """Return elements, attributes and texts at an XPath; a Selector for each would take half a minute."""
     if selector.root is None:
         return []
     nodes = selector.root.xpath(xpath, namespaces=selector.namespaces, smart_strings=False)
@@ -460,13 +465,13 @@ def _nodes(selector: Selector, xpath: str) -> list[Any]:
 
 
 def watched_features(response: Response) -> list[str]:
-    """Return the shingles of a text without masks."""
+    """Return the shingles of a watched text, in which nothing is masked (for ``GP4C_FEATURES``)."""
     assert isinstance(response, TextResponse)
     return _shingles_of(plain_form(response.text).split())
 
 
 def _text(root: Any) -> str:
-    """Text of an element, its words joined by blanks; of an attribute or text node, its value."""
+    """Return the text of an element, words joined by blanks, or the value of an attribute or text node."""
     if not isinstance(root, etree._Element):
         return str(root).strip()
     for element in root.iter(*NEVER_TEXT):
@@ -476,7 +481,7 @@ def _text(root: Any) -> str:
 
 
 def _remove(root: Any) -> None:
-    """Take an element out of its tree; its tail stays, and so do the root, attributes and texts."""
+    """Remove an element from its tree, but not its tail; the root, attributes and texts are not removed."""
     parent = root.getparent() if isinstance(root, etree._Element) else None
     if parent is None:
         return

@@ -1,4 +1,4 @@
-"""Compared content of any answer: HTML, JSON, lines of JSON, CSV, XML, feeds, PDF, plain text, other bytes.
+"""Compared content of any response: HTML, JSON, JSON Lines, CSV, XML, feeds, PDF, plain text, other bytes.
 
 JSON counts by value: the order of keys is no change, the order of rows is. XML counts with its attributes.
 Nothing here raises on any body.
@@ -29,7 +29,7 @@ from scrapy_gp4c.words.masking import DATED, marked_prose
 
 READS_PDF: Final = find_spec("pypdf") is not None
 MAX_TEXT_CHARACTERS: Final = 2**20
-"""Longest compared text; of a longer one the head counts."""
+"""Longest compared text, in characters; of a longer one the head is compared."""
 PDF_MAGIC: Final = b"%PDF-"
 MAX_PDF_BYTES: Final = 2**24
 MAX_PDF_PAGES: Final = 500
@@ -48,10 +48,10 @@ _FEED_NOISE: Final = (
     "{http://search.yahoo.com/mrss/}statistics",
     "{http://search.yahoo.com/mrss/}starRating",
 )
-"""Elements of feeds that count comments and views, or name the program."""
+"""Elements of feeds that are not compared: they count comments and views, or name the program."""
 
 _FILE_LISTS: Final = ("ListBucketResult", "EnumerationResults", "multistatus")
-"""Roots of lists of files, whose days are all that they say of a new version."""
+"""Root elements of file lists (S3, Azure, WebDAV), where only a date shows a file's new version."""
 _DAY: Final = len("2026-11-28")
 
 
@@ -59,12 +59,12 @@ class Answer(NamedTuple):
     """Compared content of a response."""
 
     kind: str
-    """One of html, json, csv, xml, pdf, text, bytes."""
+    """One of `KINDS` of `scrapy_gp4c.fingerprint`, but ``features``."""
     content: Content
     data: bytes | None = None
-    """Compared bytes of an answer without text."""
+    """Compared bytes of a response that is no text; None: its text is compared."""
     is_cut: bool = False
-    """Whether only the head is compared."""
+    """Whether only the head of a long text is compared."""
 
 
 def answer(response: Response, root: str | None = None) -> Answer:
@@ -89,7 +89,7 @@ def is_text(response: Response) -> bool:
 
 
 def bytes_of(response: Response) -> Answer:
-    """Return a response as one that is compared by its bytes."""
+    """Return the compared content of a response of which only the bytes count."""
     return Answer("bytes", Content("", (), bool(response.body)), response.body)
 
 
@@ -137,7 +137,7 @@ def _content_type(response: Response) -> bytes:
 
 
 def _csv(source: str, delimiter: str | None) -> str:
-    """Text of a table by its cells, however they are quoted."""
+    """Return the text of a CSV table's cells, which does not depend on how they are quoted."""
     if delimiter is None:
         # csv.Sniffer takes hours for a few kB of quotes.
         head = _CSV_QUOTED.sub("", source[:4096])
@@ -153,7 +153,7 @@ def _csv(source: str, delimiter: str | None) -> str:
 
 
 def _xml(source: str) -> str:
-    """Text and attributes of an XML document, its text alone if it is damaged."""
+    """Return text and attributes of an XML document; only its text if it is damaged."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, encoding="utf-8", remove_comments=True)
     try:
         root = etree.fromstring(source.encode("utf-8", "replace"), parser)
@@ -196,7 +196,7 @@ def _xml_pieces(root: Any) -> Iterator[str]:
 
 
 def _pdf(body: bytes) -> Answer:
-    """Text of a PDF if the extra ``pdf`` is installed, else its bytes without dates and ids."""
+    """Return the text of a PDF if the extra ``pdf`` is installed, else its bytes without dates and ids."""
     if READS_PDF and len(body) <= MAX_PDF_BYTES:
         # Not before there is a PDF: its 11,000 objects are looked at by every garbage collection of a crawl.
         import pypdf

@@ -1,4 +1,4 @@
-"""Notes of a page's copy: checksum of the body, what is compared of it, and what is learned of its noise.
+"""Notes of a page's copy, a small record in the store: checksums, counts, and what is learned of its noise.
 
 The checksum of a body is seeded with the fingerprint of that body. A body whose checksum, seeded with the
 stored fingerprint, equals the stored checksum has therefore just this fingerprint, whatever visits stored the
@@ -47,7 +47,7 @@ _READERS: Final = ("scrapy", "w3lib", "selectolax", "lxml")
 
 @cache
 def rules_digest() -> bytes:
-    """Digest of the rules, and of the libraries that read pages: other rules make other checksums."""
+    """Return a digest of the code and libraries that read pages: new ones have other body checksums."""
     versions = [f"{name} {metadata.version(name)}" for name in _READERS]
     versions += [unicodedata.unidata_version, str(answers.READS_PDF)]
     for module in _RULES:
@@ -78,26 +78,26 @@ def body_sum(response: Response, features: Features | None, fingerprint: int) ->
 
 
 _HEAD: Final = struct.Struct("<QIHHBBBB")
-"""Checksum of the body; compared words, masked parts, words left out, bits of their reasons; kind, flags,
-language."""
+"""Head of packed notes: checksum of the body; numbers of compared words, masks, words left out; bits of the
+reasons for these; kind, flags, language."""
 _CUT: Final = 1
 _PASSWORD: Final = 128
 _END: Final = 64
 _CHANGED: Final = 32
 _LINKS: Final = 16
 _HIDDEN: Final = 8
-"""Bits of the byte of the kind."""
+"""Flags in the byte of the kind."""
 _MARKUP_SUM: Final = struct.Struct("<Q")
 _HIDDEN_SUMS: Final = struct.Struct("<HH")
 _CHANGES: Final = struct.Struct("<IB")
-"""Part of the fingerprint before the last change, and how often the page came back to it."""
+"""Packed `CopyNotes.earlier` and `CopyNotes.returns`."""
 MAX_RETURNS: Final = 255
 LOW: Final = 2**32 - 1
 _END_BYTES: Final = 1_024
-"""End of an HTML page in which its last tag stands."""
+"""Length of the end of an HTML page in which its last tag is looked for."""
 _asks_password: Final = re.compile(rb"<input\b[^<>]{0,500}?\btype\s*=\s*[\"']?password", re.IGNORECASE).search
 _START_BYTES: Final = 2_048
-"""Start of an HTML page in which its first tag stands."""
+"""Length of the start of an HTML page in which its language is looked for."""
 _language: Final = re.compile(rb"<html\b[^>]{0,300}?\blang\s*=\s*[\"']?([a-z]{2,3})\b", re.IGNORECASE).search
 _only_language: Final = re.compile(rb"\s*([a-z]{2,3})(?:-[\w-]{1,30})?\s*", re.IGNORECASE).fullmatch
 MAX_LEARNED_BYTES: Final = 2**20
@@ -105,32 +105,32 @@ MAX_LEARNED_BYTES: Final = 2**20
 
 
 class CopyNotes(NamedTuple):
-    """Notes of a page's copy."""
+    """Notes of a page's copy: checksums of what the text does not show, and facts for the next comparison."""
 
     body_sum: int = 0
-    """Checksum of the body, 0 if there is none."""
+    """Checksum of the body, see `body_sum`; 0: there is none."""
     words: int = 0
     masked: int = 0
     left_out_words: int = 0
     reasons: tuple[str, ...] = ()
-    """Why text is left out."""
+    """Reasons for which text was left out, of `REASONS`."""
     kind: str = "text"
     is_cut: bool = False
     asks_password: bool = False
     learned: bytes = b""
-    """State of the learning of noise; empty for most pages."""
+    """State of noise learning, see `scrapy_gp4c.fingerprint.noise.learn`; empty for most pages."""
     part_sum: int = 0
-    """Checksum of what is compared of the page, see `scrapy_gp4c.fingerprint.part_sum`."""
+    """Checksum of the XPaths of the compared part, see `scrapy_gp4c.fingerprint.part_sum`."""
     has_end: bool = False
-    """Whether it is HTML to its last tag."""
+    """Whether it is HTML that ends with its last tag."""
     earlier: int = 0
     """Low half of the fingerprint of the copy before this one; 0: there was none."""
     returns: int = 0
-    """Number of changes that brought back the copy before the last one."""
+    """How often a change brought back the text before the last change."""
     markup_sum: int = 0
     """Checksum of data in the markup, and of the links when the callback followed them last; 0: not known."""
     language: int = 0
-    """See `language_of`."""
+    """Checksum of the page's language, see `language_of`."""
     header_sum: int = 0
     """Checksum of the headers that the callback read last, 16 bits; 0: not known."""
     item_sum: int = 0
@@ -138,7 +138,7 @@ class CopyNotes(NamedTuple):
 
 
 def with_sums(packed: bytes, **sums: Any) -> bytes:
-    """Return packed notes with other checksums; ``sums``: fields of `CopyNotes`."""
+    """Return packed notes with new checksums; ``sums``: fields of `CopyNotes`, such as ``item_sum=7``."""
     return pack(unpack(packed)._replace(**sums))
 
 
@@ -162,7 +162,7 @@ def language_of(response: Response) -> int:
 
 
 def notes_of(reading: PageReading, body_sum: int | None, learned: bytes, part_sum: int = 0) -> CopyNotes:
-    """Return the notes of a copy by its reading."""
+    """Return the notes of a copy by what was read of it; ``learned``: state of noise learning."""
     return CopyNotes(
         body_sum or 0,
         reading.words,
@@ -185,10 +185,10 @@ def compared(
     distance_bits: int,
     part_sum: int = 0,
 ) -> tuple[PageReading, bytes]:
-    """Return a reading without the page's clock, and the packed notes of the page with what is learned of it.
+    """Return a reading without learned noise, such as clocks, and the packed notes for the new copy.
 
     ``copy``: fingerprint of the page's copy, None if it has none; ``packed``: notes of that copy;
-    ``part_sum``: checksum of what is compared of the page.
+    ``part_sum``: of the XPaths of the compared part; notes with another one are ignored.
     """
     if packed is not None and unpack(packed).part_sum != part_sum:
         copy = packed = None
@@ -223,9 +223,9 @@ def compared(
 def known_fingerprint(
     response: Response, features: Features | None, fingerprint: int, packed: bytes
 ) -> tuple[bool, bytes | None]:
-    """Whether a body is surely that of the copy, so that it need not be read; and new notes, or None.
+    """Return whether a body is by its checksum that of the copy, so that it need not be read, and new notes.
 
-    ``fingerprint``, ``packed``: of the copy.
+    ``fingerprint``, ``packed``: fingerprint and notes of the copy. Notes are None where they stay the same.
     """
     notes = unpack(packed)
     if notes.body_sum != body_sum(response, features, fingerprint):
@@ -238,18 +238,18 @@ def known_fingerprint(
 
 
 class CopyState(NamedTuple):
-    """Copy that a page is compared with."""
+    """Fingerprint and learned noise of the copy that a page is compared with."""
 
     fingerprint: int
     learned: bytes
-    """State of the learning of noise."""
+    """State of noise learning, see `CopyNotes.learned`."""
     distance_bits: int
 
 
 def read_and_compare(
     response: Response, features: Features | None, *, with_text: bool, copy: CopyState | None
 ) -> PageReading:
-    """Return a reading of a response with its `without_noise`; for a process or thread beside the crawl."""
+    """Return a reading of a response with its `without_noise`; for a process other than the crawl's."""
     reading = read(response, features, with_text=with_text)
     if copy is None or features is not None:
         return reading
@@ -312,9 +312,9 @@ def unpack(value: bytes) -> CopyNotes:
 def without_noise(
     response: Response, reading: PageReading, learned: bytes, copy_fingerprint: int, distance_bits: int
 ) -> tuple[PageReading, bytes]:
-    """Return the reading of an HTML page or of JSON without its clock, and what is learned after this visit.
+    """Return a reading of HTML or JSON without its learned noise, and the state of learning after this visit.
 
-    ``copy_fingerprint``: of the page's copy, without the clock that is learned.
+    ``learned``: the state before; ``copy_fingerprint``: of the page's copy, without that noise.
     """
     if reading.kind not in ("html", "json") or len(response.body) > MAX_LEARNED_BYTES:
         return reading, b""

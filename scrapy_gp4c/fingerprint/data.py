@@ -1,4 +1,4 @@
-"""Data compared by value: JSON, lines of JSON, JSONP, data in scripts and attributes of pages, calendars.
+"""Data compared by value: JSON, JSON Lines, JSONP, data in scripts and attributes of pages, calendars.
 
 The order of keys is no change, the order of rows is. Clocks, tokens and counters are masked by their keys.
 Nothing here raises on any text.
@@ -23,7 +23,7 @@ _NAME_KEY: Final = re.compile(
     "req(?:uest)?|trace|session|transaction|span|visitor|server|node|instance|token|host_?name", re.I
 )
 _TOKEN: Final = re.compile(r"\S{16,}|.*\d.*", re.S)
-"""Values that no key makes the name of a thing, such as a server of a list."""
+"""Values that look like tokens: long without blanks, or with a digit; others may be names of things."""
 _HOST_KEY: Final = re.compile("served_?by|generated_?by_?host", re.I)
 _ANSWERED_BY: Final = re.compile("(?:server|host|node|instance|backend|worker)(?:_?(?:name|id))?", re.I)
 _CLOCK_KEY: Final = re.compile(
@@ -46,9 +46,9 @@ _OWN_DATE_KEY: Final = re.compile(
     re.I,
 )
 KEY_WORD: Final = re.compile("[A-Z]?[a-z]+|[A-Z]+")
-"""Words of keys in any of the usual notations."""
+"""Pattern of the words in a key, in camel case, snake case and so on."""
 _DATED_WORDS: Final = frozenset(WORDS["dated_keys"].split())
-"""Words of keys whose dates are what the answer is about."""
+"""Words of keys (such as ``departure``) whose dates are statements, not clocks."""
 _ISO: Final = re.compile(r"20\d\d-\d\d-\d\d(?:[T ]\d\d:\d\d\S{0,20})?")
 _CLOCK: Final = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?")
 _DATE_SIGNS: Final = re.compile("(?<=[0-9])[-T:](?=[0-9])")
@@ -67,7 +67,7 @@ _LONGEST_DATE: Final = 40
 
 
 def data_text(source: str) -> str | None:
-    """Return the text of JSON by value, of lines of JSON likewise; None of a source that is neither."""
+    """Return the text of JSON or JSON Lines, with sorted keys and without clocks; None for other sources."""
     if (prefix := _XSSI.match(source)) is not None:
         source = source[prefix.end() :]
     if (call := _JSONP.match(source)) is not None:
@@ -89,7 +89,7 @@ def data_text(source: str) -> str | None:
 
 
 def calendar_text(source: str) -> str | None:
-    """Return the text of a calendar or card with its dates, its content; None of another source."""
+    """Return the text of an iCalendar or vCard, dates included; None for other sources."""
     if not source.startswith(_CALENDARS):
         return None
     unfolded = source.replace("\r\n", "\n").replace("\n ", "").replace("\n\t", "")
@@ -97,7 +97,7 @@ def calendar_text(source: str) -> str | None:
 
 
 def script_data(script: str) -> Iterator[str]:
-    """Yield the texts of the values that a script assigns, passes on or is."""
+    """Yield the texts of JSON values in a script: those assigned, passed to a function, or all of it."""
     if script.lstrip()[:1] in ("{", "[", '"') and (text := data_text(script)) is not None:
         yield text
         return
@@ -143,7 +143,7 @@ def _number(text: str) -> float | int | str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
-    """Object without its own clock, tokens and counters; one with a key twice stays a list of pairs."""
+    """Return a JSON object without clocks, tokens and counters; its list of pairs if a key occurs twice."""
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
@@ -166,7 +166,7 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_numbe
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    """Row with its dates in a form that no mask takes: the day of an event, the time of a departure."""
+    """Return a row (object in a list) with its dates, such as days of events, in an unmasked form."""
     for key, value in row.items():
         if isinstance(value, dict):
             _row(value)
@@ -176,7 +176,10 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def dated_text(key: str, value: str, is_row: bool = True) -> str:
-    """Return a value of a table or XML with a sign before its date, unless it says when the row was made."""
+    """Return a value of a table or XML with the sign `DATED` before its date, which is then not masked.
+
+    ``key``: of the value; one for the time at which the row was made gets no sign.
+    """
     if (
         len(value) > _LONGEST_DATE
         or _PERHAPS_DATE.match(value) is None
@@ -189,7 +192,7 @@ def dated_text(key: str, value: str, is_row: bool = True) -> str:
 
 
 def dated_value(key: str, value: str) -> str:
-    """Return a value of a row; a date in a form that no mask takes unless it says when the row was made."""
+    """Return a value of a row, a date in a form that is not masked, unless it is when the row was made."""
     is_date = value[:2] == "20" and _ISO.fullmatch(value) is not None
     if not (is_date or _CLOCK.fullmatch(value) is not None) or _OWN_DATE_KEY.search(key) is not None:
         return value
@@ -197,12 +200,12 @@ def dated_value(key: str, value: str) -> str:
 
 
 def is_clock(key: str, value: str) -> bool:
-    """Whether an element's name makes its number the clock of a document."""
+    """Whether an XML element's value is the document's clock, by the element's name `key`."""
     return value[:1].isdigit() and _CLOCK_KEY.fullmatch(key) is not None
 
 
 def is_noise_of_answer(key: str, value: str) -> bool:
-    """Whether an attribute of a document's root is a clock, or names the server that has answered."""
+    """Whether an attribute of an XML root is noise: a clock, or the name of the server that has answered."""
     is_server = _ANSWERED_BY.fullmatch(key) is not None and any(map(str.isdigit, value))
     return is_server or _is_noise(key, value)
 
@@ -235,9 +238,9 @@ def _values(data: Any) -> str:
 
 
 def leaves(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the pieces of a text of `data_text` in order: each value with its keys, and what stands between.
+    """Yield the pieces of a text of `data_text` in order: values with their keys, and text between them.
 
-    What stands between has no keys. Raises RecursionError or ValueError for another text.
+    Text between values (brackets, keys) comes with ``()``. Raises RecursionError or ValueError for others.
     """
     for line in text.split("\n"):
         yield from _leaves(json.loads(line), ())

@@ -11,7 +11,7 @@ from scrapy_gp4c.fingerprint.text import content_of, source_of, without_markup
 from scrapy_gp4c.words.descriptions import Description, describe, pack
 
 MAX_DESCRIBED_BYTES: Final = 65_536
-"""Described head of a page: likeness shows early, and the crawl waits meanwhile."""
+"""Bytes at a page's start that are described: likeness shows early, and the crawl waits meanwhile."""
 MAX_ANCHORS: Final = 512
 _MAIN: Final = "main,[role=main],article"
 
@@ -37,7 +37,7 @@ def _described(response: Response) -> Description:
 
 
 def _links(node: LexborNode, response: HtmlResponse) -> list[str]:
-    """URLs on the page's host and port that an element links to, without the page itself."""
+    """Return the URLs on the page's host and port that an element links to, without the page itself."""
     anchors = node.css("a[href]")[:MAX_ANCHORS]
     hrefs = {(anchor.attributes.get("href") or "").partition("#")[0].strip() for anchor in anchors}
     try:

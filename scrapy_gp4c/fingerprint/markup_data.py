@@ -21,7 +21,7 @@ _value_finders: Final = tuple(
 
 @lru_cache(1)  # a visit asks for it when it compares the page, and when its callback has run
 def data_sum(source: str) -> int:
-    """Checksum of named data in the markup of HTML, uint64; 0: there is none."""
+    """Return a checksum of named data (prices, stocks, ...) in HTML's markup, uint64; 0: there is none."""
     lower = source.lower()
     if not any(name in lower for name in _NAMES):
         return 0

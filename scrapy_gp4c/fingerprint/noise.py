@@ -1,7 +1,7 @@
 """Learned noise of a page: parts that a site draws anew at each visit without a change of the page.
 
 A page that changed at its last visit has hashes of those parts in its notes. A part that changed at each of
-three visits is a clock: it stops counting until it stops changing. Only these may be clocks: numbers beside a
+three visits is a *clock*: it is not compared until it stops changing. Only these may be clocks: numbers by a
 word that counts or tells time ("17 readers"), and parts whose name or label says that they are about other
 pages (related articles) or drawn anew (the quote of the day). All else is a statement of the page, such as a
 price, a headline, a stock: a page that states something else at each visit is a page that changes.
@@ -32,18 +32,18 @@ from scrapy_gp4c.words.masking import CHECKSUMS, CURRENCIES, LETTERS, WORDS, mas
 from scrapy_gp4c.words.normal import normalise
 
 _ROW: Final = struct.Struct("<IH")
-"""Position of a part with its streak in the low bits, and 16 bits of the hash of its text."""
+"""Learned state of a part: position, with the number of changes in a row in its low bits, and text's hash."""
 MAX_ROWS: Final = 18
 _STREAK: Final = 3
 _COUNTER: Final = 4
 _CLOCK_STREAK: Final = 2
-"""Changes in a row, without the first one of the page, that make a text node a clock."""
+"""Changes in a row, after the first one of the page, by which a part is a clock."""
 
 _WITHIN: Final = "\u0590"  # scripts without spaces, or that write articles and endings on words
 
 
 def _words(*names: str) -> tuple[frozenset[str], re.Pattern[str]]:
-    """Words of spaced scripts, and a pattern of those that stand within others."""
+    """Return the words of `WORDS` lists in spaced scripts, and a pattern of those that are parts of words."""
     words = " ".join(WORDS[name] for name in names).split()
     within = [re.escape(word) for word in words if word[0] >= _WITHIN]
     return frozenset(word for word in words if word[0] < _WITHIN), re.compile("|".join(within))
@@ -87,19 +87,19 @@ _LONGEST_COUNTER: Final = 80
 _LONGEST_LABEL: Final = 60
 _LONGEST_TOPIC: Final = 1_000
 _NEAR: Final = 3
-"""Words between a number and the word that says what it counts, at most."""
+"""Most words between a number and the word that says what it counts."""
 
 
 class TextNode(NamedTuple):
-    """Text node of a page with the blank behind it if there is one, or piece of data."""
+    """Text node of a page, with the blank behind it if there is one, or a piece of JSON data."""
 
     text: str
     position: int = 0
-    """Multiple of 4 below 2**32: the part that may be a clock; 0 for statements of the page."""
+    """Hash, a multiple of 4 below 2**32, that identifies its part if this may be a clock; 0: it may not."""
 
 
 def counter_form(text: str) -> str | None:
-    """Return a text without its numbers, if each stands beside a word of counting or time."""
+    """Return a text with "0" for its numbers, if each stands beside a word of counting or time; else None."""
     if not any(map(str.isdigit, text)):
         return None
     lower = mask(text.lower())
@@ -116,7 +116,7 @@ def counter_form(text: str) -> str | None:
 
 
 def _has_counter(tokens: Sequence[str]) -> bool:
-    """Whether a counting word stands among tokens before the next number or comma."""
+    """Whether a counting word is among the tokens that come before the next number or comma."""
     words, within = _COUNTERS
     for token in tokens:
         if token in words or within.search(token):
@@ -132,7 +132,7 @@ def _is_statement(lower: str, tokens: Iterable[str]) -> bool:
 
 
 class _Tree:
-    """Elements and text nodes of the compared part of a page in document order."""
+    """Elements and text nodes of the compared part of a page, as lists in document order."""
 
     def __init__(self, roots: Sequence[LexborNode]) -> None:
         self.tags: list[str] = []
@@ -141,7 +141,7 @@ class _Tree:
         self.parents: list[int] = []
         self.paths: list[int] = []
         self.ends: list[int] = []
-        """Position behind the last descendant of each."""
+        """Position behind the last descendant of each node."""
         for root in roots:
             self._add(root)
         count = len(self.tags)
@@ -181,7 +181,7 @@ class _Tree:
 
 
 def blocks_of(html: str) -> list[TextNode]:
-    """Text nodes of the compared part of a page; none if they lack some of the compared text."""
+    """Return the text nodes of the compared part of a page; ``[]`` if they lack some of the compared text."""
     roots, data, compared = compared_parts(html)
     tree = _Tree(roots)
     parts = _parts(tree)
@@ -196,7 +196,7 @@ def blocks_of(html: str) -> list[TextNode]:
 
 
 def blocks_of_data(text: str) -> list[TextNode]:
-    """Return the values of data, and what stands between them; none of a text that is no data."""
+    """Return the values of a text of JSON data, and the text between them; ``[]`` for other texts."""
     has_checksums = CHECKSUMS.search(text) is not None
     try:
         return [
@@ -207,7 +207,10 @@ def blocks_of_data(text: str) -> list[TextNode]:
 
 
 def _position_of_value(value: str, keys: tuple[str, ...], has_checksums: bool) -> int:
-    """Position of a value that may be a clock, one for all rows; 0 for statements."""
+    """Return the position that identifies a JSON value that may be a clock, by its keys; 0: it may not.
+
+    All rows of a list have the same. ``has_checksums``: whether the data is about checksums.
+    """
     if not keys or not any(map(str.isdigit, value)):
         return 0
     words = [word.lower() for key in keys[-2:] for word in KEY_WORD.findall(key)]
@@ -228,7 +231,7 @@ def _is_time(value: str) -> bool:
 
 
 def _parts(tree: _Tree) -> list[int]:
-    """Return the part that may be a clock of each node, 0 for none."""
+    """Return for each node the position that identifies its part if this may be a clock; 0: it may not."""
     parts = [0] * len(tree.tags)
     numbers: Counter[int] = Counter()
     topics = (tree.text(at) for at, tag in enumerate(tree.tags) if tag in ("title", "h1"))
@@ -294,7 +297,7 @@ def _label(text: str, topic: str) -> re.Match[str] | None:
 
 
 def _labelled(tree: _Tree, at: int) -> list[int]:
-    """Elements and texts that a label stands over."""
+    """Return the positions of the elements and texts to which the label at a position belongs."""
     if tree.sizes[at] > _LONGEST_LABEL:
         return []
     above = tree.parents[at]
@@ -319,19 +322,20 @@ def _labelled(tree: _Tree, at: int) -> list[int]:
 
 
 def clock_positions(learned: bytes) -> frozenset[int]:
-    """Return the positions of the text nodes that are learned to be clocks."""
+    """Return the positions (`TextNode.position`) of clocks, by the state of noise learning."""
     return frozenset(at for at, (_, streak) in _rows(learned).items() if streak >= _CLOCK_STREAK)
 
 
 def without_clock(blocks: Sequence[TextNode], positions: frozenset[int]) -> str:
-    """Return the text of a page without some parts."""
+    """Return the text of a page without its clocks, the parts at `positions`."""
     return "".join(block.text for block in blocks if block.position not in positions)
 
 
 def learn(learned: bytes, blocks: Sequence[TextNode], *, is_changed: bool) -> bytes:
-    """Return the state of noise learning after a visit.
+    """Return the state of noise learning after a visit, packed; b"" if nothing may be a clock.
 
-    ``learned``: the state before; ``is_changed``: whether blocks changed that do not change at every visit.
+    ``learned``: the state before; ``blocks``: parts of the page now; ``is_changed``: whether the page changed
+    but for its clocks.
     """
     texts: dict[int, list[str]] = {}
     for block in blocks:
@@ -362,5 +366,5 @@ def _hash(text: str) -> int:
 
 
 def _rows(learned: bytes) -> dict[int, tuple[int, int]]:
-    """Hash and streak of each part."""
+    """Return position -> hash and number of changes in a row, of each part in a state of learning."""
     return {at & ~_STREAK: (value, at & _STREAK) for at, value in _ROW.iter_unpack(learned)}

@@ -41,9 +41,9 @@ from scrapy_gp4c.words.masking import (
 from scrapy_gp4c.words.normal import CODE_FORM
 
 MAX_SOURCE_BYTES: Final = 2**24
-"""Longest HTML source that is parsed, without scripts and styles."""
+"""Largest HTML source, in bytes without scripts and styles, that is parsed."""
 LITTLE_TEXT_WORDS: Final = 20
-"""Words below which a page is the shell of an application: its data in scripts counts as text."""
+"""Most words of a page that counts as the shell of an application, so that data in its scripts is text."""
 MAX_DEPTH: Final = 2000  # of open elements: the parser's time grows with its square (20,000 deep: 0.5 s)
 
 ADVERTISEMENT: Final = "advertisement"
@@ -55,13 +55,13 @@ SIDEBAR: Final = "sidebar"
 OUTSIDE: Final = "outside the main part"
 OTHER_PAGES: Final = "not about this page"
 REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, OUTSIDE, OTHER_PAGES)
-"""Reasons to leave text out."""
+"""Reasons for which text of a page is not compared."""
 
 _NEVER_TEXT: Final = "script,style,noscript,iframe,svg title,svg desc,defs,metadata,symbol"
 
 
 def _by_tag(*selectors: str) -> dict[str, str]:
-    """Selectors by the tag that a page needs to have for each."""
+    """Return tag -> selector, by the last tag in each, without which a page cannot match it."""
     return {
         re.split("[>+]", selector)[-1].partition("[")[0].partition(":")[0]: selector for selector in selectors
     }
@@ -70,7 +70,7 @@ def _by_tag(*selectors: str) -> dict[str, str]:
 _MAIN_BY_TAG: Final = _by_tag("main", "article")
 _ROOT_BY_TAG: Final = _by_tag("main", "article", "title")
 _ROOT_BY_ATTRIBUTE: Final = {b"role": "[role=main],[role=alert],[role=status]"}
-"""Main part, title, and news of the whole page, which count wherever they stand."""
+"""Attribute -> selector of main part and alerts, which are compared wherever they stand."""
 _MOST_LOUD: Final = 8
 # Attributes of advertisements; `data-ad-id` is the number of a small ad.
 _AD_ATTRIBUTE: Final = re.compile(
@@ -78,7 +78,7 @@ _AD_ATTRIBUTE: Final = re.compile(
     rb"|layout)(?:-(?:path|id|name))?|[a-z]{3,20}-ads?|google-query-id)(?=[\s=>/])"
 )
 _NAMING: Final = "data-(?:test-?id|test|qa|cy|component)"
-"""Pattern of attributes whose values name elements as classes do."""
+"""Pattern of attributes, such as ``data-testid``, whose values name elements as classes do."""
 _LABELS: Final = [  # each begins with a text, which makes it fast
     re.compile(rf"({name})=[\"']([^\"'\\]{{2,80}})[\"']".encode()) for name in (_NAMING, "aria-label")
 ]
@@ -98,7 +98,7 @@ _FILES: Final = frozenset(
         *("pkg", "deb", "rpm", "apk", "ipa", "jar", "whl", "iso", "img", "appimage", "snap", "torrent"),
     )
 )
-"""Ends of links to files, whose names count: a form with a new file has changed under the same words."""
+"""File extensions by which a link leads to a file. Its name is compared, as it may change alone."""
 _FILE_END: Final = re.compile(rf"\.({'|'.join(sorted(_FILES))})(?![a-z0-9])".encode())
 _OFFER_DATA: Final = ("data-price", "data-stock", "data-availability", "data-available")
 # Never text, and what says more than its text, with the tag or attribute that a page needs to have it.
@@ -123,11 +123,11 @@ _TAGS: Final = re.compile(rb"<[a-zA-Z](?:[^<]*>|[^<]*)")
 _LONGEST_LISTED_BYTES: Final = 2**20
 _TAG_NAME: Final = re.compile("<([a-z][a-z-]*+)")
 _OFFER: Final = frozenset(("price", "lowPrice", "highPrice", "priceCurrency", "availability"))
-"""Properties of schema.org/Offer: what a shop says in attributes, where it changes the page has changed."""
+"""Properties of schema.org/Offer whose values are compared although they stand in attributes."""
 _EVENT_PROPERTIES: Final = frozenset(
     ("startDate", "endDate", "doorTime", "validThrough", "validUntil", "departureTime", "arrivalTime")
 )
-"""Properties of schema.org whose moments are what a page states."""
+"""Properties of schema.org whose times are statements of the page (``startDate``), and are not masked."""
 _TEXTLESS: Final = [name.split()[-1] for name in _NEVER_TEXT.split(",")]
 _SAID_BY: Final = {
     "img": "alt",
@@ -155,12 +155,12 @@ _META_NAME: Final = re.compile(
     "(?:entry|post|article|story|topic|thread|news|blog)-?meta|(?:social-?)?(?:share|sharing)-?(?:buttons?|bar|links?|tools|box)"
     "|social-?(?:share|sharing)"
 )
-"""Lines below a headline: who wrote it, when, how many have read or shared it."""
+"""Names (classes, ids) of lines below a headline, with author, date, and numbers of readers or shares."""
 _EVENT_NAME: Final = re.compile(
     r"(?:[\w-]+-)?(?:v?events?|fixtures?|departures?|arrivals?|timetables?|schedules?|agenda|showtimes?|screenings?|match(?:es)?|termine?"
     r"|veranstaltung(?:en)?|eventos?|evenements?|concerts?|konzerte?)(?:[-_]{1,2}(?:item|card|row|entry|box|teaser|details?|info|summary|when))*"
 )
-"""Parts about an event, whose day is no clock."""
+"""Names of parts about an event, whose day is a statement and is not masked."""
 _LONGEST_EVENT: Final = 600
 _COUNTER_OF_LINE: Final = re.compile(rf"(?=\D*\d)[^{CURRENCIES}]{{1,60}}")
 _YEAR: Final = re.compile(r"(?:19|20)\d\d|25[5-9]\d")
@@ -168,7 +168,7 @@ _COUNT: Final = re.compile(r"[0-9][0-9.,\s]{0,12}[km]?(?:\s[^\W\d]{3,12})?", re.
 _LONGEST_MOMENT: Final = 60
 _MOST_ICON_NAMES: Final = 8
 _LONGEST_NAME: Final = 80
-"""Characters of a class or id that is looked at."""
+"""Longest class or id, in characters, that is looked at."""
 _MOST_ELEMENTS_WITH_DATA: Final = 2000
 _SELECTOR: Final = LexborCSSSelector()  # type: ignore[no-untyped-call] # one for all: 10 us a page
 # Whole names alone: `ad-listing` has small ads, `no-ads` is a promise, `gpt-4` a product, `sponsors` a list.
@@ -203,7 +203,7 @@ _STATE_NAME: Final = re.compile(
     r"|(?:un|not[-_]?)?available|back[-_]?order(?:ed)?|discontinued|cancell?ed|(?:fully[-_]?)?booked|reserved|occupied|vacant)"
 )
 _SHOWN_ID: Final = re.compile(rb"=(?:[\"']#|(?<=controls=)[\"'])([^\"'\s<>]{1,80})[\"']")
-"""Ids that a link or button shows."""
+"""Ids of elements that a link or button on the page shows."""
 _OVERLAY_NAME: Final = re.compile(
     "modal|popup|pop-up|dialog|menu|nav|search|cart|drawer|offcanvas|lightbox|toast|tooltip|overlay|login|share"
 )
@@ -231,7 +231,7 @@ SEPARATOR: Final = "\x1f"  # between the texts of a page; a blank for what split
 _CLOSED_UP: Final = re.compile(  # no blank stands there in any language, as it does before a French colon
     rf"{SEPARATOR}(?:(?=[.,)\]])|(?<=[(\[].))"
 )
-"""Separator beside punctuation of its word, where the word is bold or a link."""
+"""Separator between a word that is bold or a link and its punctuation, where no blank belongs."""
 _JOINT: Final = "\x0e"  # in its place
 _BETWEEN: Final = re.compile(f"([{SEPARATOR}{_JOINT}])")
 
@@ -253,7 +253,7 @@ _ALONE: Final = frozenset(
     for form in (_first_upper, str.lower, str.upper, str.title, str.capitalize)
     for colon in ("", ":")
 )
-"""Texts that are a moment, or the label of what stands behind them, where an element says nothing else."""
+"""Texts of whole elements that are a time ("yesterday"), or label what follows ("Advertisement")."""
 _COUNTED: Final = frozenset(WORDS["reactions"].split()) | {"k", "m"}
 _COUNT_SIGNS: Final = "👍❤♥♡👁💬"
 _COUNT_ALONE: Final = re.compile(
@@ -273,7 +273,7 @@ _DATES_BY_TAG: Final = _by_tag(*("strong", "b", "em", "mark", "u", "p>i", "p>spa
 _MOST_TABLES: Final = 50
 _MOST_ROWS: Final = 2000
 _LONGEST_LINK: Final = 200
-"""Characters of a list of links for each of its links."""
+"""Most characters per link in a list of links to other pages."""
 _ROOTS: Final = {"html", "body", "main", "article", "head", "title", "h1"}
 _MARKUP: Final = re.compile(r"<!\[CDATA\[|\]\]>|<[/?!]?[A-Za-z_][^<>]*>")
 _SHADOW_ROOT: Final = re.compile(b"<template(?=[^<>]{1,500}shadowrootmode)", re.I)
@@ -300,10 +300,10 @@ class Content(NamedTuple):
     """Compared text of a page."""
 
     text: str
-    """Moments that markup names stand between `CLOCK_BEGIN` and `CLOCK_END`."""
+    """Its times that markup shows to be clocks ("2h") stand between `CLOCK_BEGIN` and `CLOCK_END`."""
     left_out: tuple[LeftOut, ...] = ()
     has_text: bool = True
-    """Whether a visitor of the page reads any text; the title of an empty page is none."""
+    """Whether the page shows any text; False for an empty page with a title."""
 
 
 def without_markup(text: str) -> str:
@@ -325,7 +325,7 @@ def is_too_deep(source: bytes) -> bool:
 
 
 def _most_open(source: bytes) -> int:
-    """Bound of the number of open elements, as if none ended without a tag, in a tenth of the exact time."""
+    """Return an upper bound of the number of open elements at a time, ten times as fast as the exact one."""
     signs = np.frombuffer(source + b" ", np.uint8)
     tags = signs[(signs[:-1] == ord("<")).nonzero()[0] + 1]
     depth = np.cumsum(np.where(tags == ord("/"), -1, 1))
@@ -335,7 +335,7 @@ def _most_open(source: bytes) -> int:
 def html_content(html: str, root: str | None = None) -> Content:
     """Return the compared text of an HTML page, its pieces joined by blanks, and the text that is left out.
 
-    ``root`` is a CSS selector: of the first element that it matches all text counts, if there is any.
+    ``root``: CSS selector; if the first element that it matches has text, all of this is returned instead.
     """
     parsed = _parsed(html)
     if root is not None and parsed.document is not None:
@@ -346,14 +346,14 @@ def html_content(html: str, root: str | None = None) -> Content:
 
 
 class _Markup(NamedTuple):
-    """Distinct tags of a page, which are sought through many times; its text may be ten times as long."""
+    """Distinct tags of a page's source, in which names are sought, as the whole source is longer."""
 
     source: bytes
     lower: bytes
     tags: frozenset[str]
-    """Names of its elements."""
+    """Names of the page's elements."""
     attributes: frozenset[bytes]
-    """Attributes of its elements, of `_ATTRIBUTES`; some may stand in texts alone."""
+    """Those of `_ATTRIBUTES` that occur on the page, perhaps only in texts."""
 
     @classmethod
     def of(cls, source: bytes) -> "_Markup":
@@ -365,7 +365,7 @@ class _Markup(NamedTuple):
         return cls(markup, lower, tags, frozenset(name for name in _ATTRIBUTES if name in lower))
 
     def selectors(self, by_tag: dict[str, str], by_attribute: dict[bytes, str]) -> list[str]:
-        """Return the selectors that may match."""
+        """Return the selectors that may match, by tag or attribute, as the page has these."""
         return [
             *(by_tag[tag] for tag in self.tags & by_tag.keys()),
             *(by_attribute[name] for name in self.attributes & by_attribute.keys()),
@@ -379,7 +379,7 @@ class _Parsed(NamedTuple):
     roots: tuple[LexborNode, ...] = ()
     """Elements whose text is compared."""
     data: tuple[str, ...] = ()
-    """Compared texts that stand behind it: data of scripts, and the description."""
+    """Compared texts that follow that of the elements: data of scripts, and the page's description."""
 
 
 @lru_cache(1)  # whoever describes a copy asks for the page that has just been fingerprinted
@@ -428,14 +428,14 @@ def _parsed(html: str) -> _Parsed:
 
 
 def compared_pieces(text: str) -> list[str]:
-    """Return texts of elements, joined by separators, as they are compared, with the blank behind each."""
+    """Return the compared text of each element, with the blank behind it; ``text``: joined by `SEPARATOR`."""
     marked = marked_prose(_CLOSED_UP.sub(_JOINT, text), SEPARATOR, SEPARATOR)
     pieces = _BETWEEN.split(marked + SEPARATOR)
     return [text + " " * (sign == SEPARATOR) for text, sign in zip(pieces[::2], pieces[1::2], strict=False)]
 
 
 def _form(text: str, roots: tuple[LexborNode, ...], tags: frozenset[str]) -> str:
-    """Return a word for what no word says: case and indentation of code, case of codes, pictures."""
+    """Return a word that encodes what the text lacks: case and indentation of code, and pictures; or ""."""
     lines: list[str] = []
     pictures: list[str] = []
     for node in (node for root in roots for node in _find(sorted(tags & _CODE_TAGS), root)):
@@ -458,7 +458,7 @@ def _without_repeats(cases: bytes) -> bytes:
 
 
 def _picture(image: LexborNode) -> str:
-    """Words of a picture's file name; none in a link, which is about another page, or of a sponsor."""
+    """Return words of a picture's file name; "" for one in a link (to another page), or of a sponsor."""
     attributes = image.attributes
     above = image.parent
     for _ in range(3):
@@ -481,7 +481,7 @@ _NO_NAME: Final = re.compile(  # sizes, hashes and times
 
 
 def _shapes_of_codes(text: str) -> Iterator[str]:
-    """Where capitals stand in codes such as TR-gtx-44b: all else counts in small letters."""
+    """Yield where capitals stand in codes such as TR-gtx-44b, as all text is compared in small letters."""
     done = 0
     for hyphen in _HYPHEN.finditer(text):
         at = hyphen.start()
@@ -509,7 +509,7 @@ _TO_LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 
 
 def compared_parts(html: str) -> tuple[tuple[LexborNode, ...], tuple[str, ...], str]:
-    """Return what is compared of a page: its elements, its data, and the text of both.
+    """Return the compared elements of a page, its compared data, and the text of both.
 
     All are empty for a page that is nested too deeply. Callers share the elements and must not change them.
     """
@@ -518,9 +518,9 @@ def compared_parts(html: str) -> tuple[tuple[LexborNode, ...], tuple[str, ...], 
 
 
 def content_of(html: str) -> LexborNode | None:
-    """Return the tree of what is compared of a page; None of one that is empty or too deep.
+    """Return the tree of a page without the parts that are left out; None for an empty or too deep page.
 
-    The tree is not to be changed: the next to ask for the same page gets it, too.
+    Do not change the tree: it is cached for the next call with the same page.
     """
     return _parsed(html).document
 
@@ -551,13 +551,13 @@ def _document(source: bytes, markup: _Markup) -> LexborNode | None:
 
 
 def _find(selectors: Iterable[str], root: LexborNode) -> list[LexborNode]:
-    """Elements of some selectors in document order."""
+    """Return the elements that match any of some selectors, in document order."""
     selector = ",".join(selectors)
     return _SELECTOR.find(selector, root) if selector else []
 
 
 def _said(node: LexborNode) -> str:
-    """Words that a visitor sees or hears of an element besides its text."""
+    """Return words that an element shows or says besides its text: of ``alt``, ``value``, icons, files."""
     tag, attributes = node.tag, node.attributes
     if tag == "iframe":
         inner = LexborHTMLParser(attributes.get("srcdoc") or "").root
@@ -595,7 +595,10 @@ def _said(node: LexborNode) -> str:
 
 
 def _icon_name(icon: LexborNode) -> str:
-    """Classes of an icon: all in a cell of its own, "down" of "dot dot--down" beside a text."""
+    """Return what an icon's classes say: all of them if it is alone in a cell, else suffixes.
+
+    The suffix of "dot dot--down" is "down".
+    """
     above = icon.parent
     names = [*islice(names_of(icon.attributes.get("class")), _MOST_ICON_NAMES)]
     if above is None or above.tag in ("a", "button") or not names:
@@ -612,7 +615,7 @@ def _icon_name(icon: LexborNode) -> str:
 
 
 def _target(href: str, text: str, is_download: bool = False) -> str:
-    """File, address or number that a link leads to, unless its text says it; empty of a link to a page."""
+    """Return the file, mail address or phone number of a link; "" if its text has it, or it is a page."""
     scheme, _, address = href.partition(":")
     if scheme.lower() in ("mailto", "tel"):
         address = unquote(address.partition("?")[0])
@@ -629,7 +632,7 @@ def _is_file(name: str) -> bool:
 
 
 _STAMP: Final = re.compile(r"[0-9]{10,}")
-"""Time in the name of a file that is made at each visit."""
+"""Digits such as a Unix time in the name of a file that is made at each visit."""
 
 
 def _file_of(url: str) -> str:
@@ -637,12 +640,15 @@ def _file_of(url: str) -> str:
 
 
 def _names_day(text: str) -> bool:
-    """Whether an option is a day, a month or an hour, which many forms select by their clock."""
+    """Whether the text of an option is a day, month or hour: many forms select that of the present."""
     return any(map(str.isdigit, text)) or is_moment(f"1 {text}")
 
 
 def _is_moment(node: LexborNode, naming: "_Naming") -> bool:
-    """Whether an element is named a moment and says nothing but one: "2h", "yesterday", "10.11.26"."""
+    """Whether an element is a clock: its name says time, and its text is just one ("2h", "10.11.26").
+
+    If its date is a statement, the sign `DATED` is put before it.
+    """
     tag, attributes = node.tag, node.attributes
     if tag in ("html", "body", "td", "th", "dd") or node.parent is None:
         return False
@@ -671,7 +677,7 @@ def _mark_clock(node: LexborNode) -> None:
 
 
 def _is_in_sentence(node: LexborNode, text: str) -> bool:
-    """Whether an element is a date within a sentence, such as the bold day of a meeting."""
+    """Whether an element with this text is a date within a sentence, such as the bold day of a meeting."""
     if len(text) > _LONGEST_MOMENT or not states_date(text):
         return False
     siblings = (one for one in (node.prev, node.next) if one is not None and one.tag == "-text")
@@ -680,7 +686,7 @@ def _is_in_sentence(node: LexborNode, text: str) -> bool:
 
 
 def _excessive_reasons(left_out: list[LeftOut], remaining: str) -> set[str]:
-    """Reasons for leaving text out that would take a third of the page, or leave nothing of it."""
+    """Return the reasons for which a third of the page's text, or all of it, would be left out."""
     sizes: dict[str, int] = {}
     for reason, text in left_out:
         sizes[reason] = sizes.get(reason, 0) + len(text)
@@ -692,7 +698,10 @@ def _excessive_reasons(left_out: list[LeftOut], remaining: str) -> set[str]:
 def _take_out(
     document: LexborNode, source: bytes, markup: _Markup, kept_reasons: frozenset[str]
 ) -> Iterator[LeftOut]:
-    """Take the outermost elements that are not compared off the tree."""
+    """Remove the outermost elements that are not compared from the tree; yields their texts.
+
+    ``kept_reasons``: reasons for which nothing is removed.
+    """
     taken: set[int] = set()
     inside: dict[int, bool] = {}
     in_main: dict[int, bool] = {}
@@ -739,7 +748,10 @@ def _take_out(
 
 
 def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
-    """Whether a click on a tab or button of the page's text shows a hidden element."""
+    """Whether a hidden element is shown by a click on a tab or button in the page's text.
+
+    ``shown_ids``: ids that links and buttons show.
+    """
     attributes = node.attributes
     role, identity = attributes.get("role") or "", attributes.get("id") or ""
     if role == "tabpanel" or attributes.get("hidden") == "until-found":
@@ -754,7 +766,7 @@ def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
 
 
 def _mark_named(node: LexborNode) -> None:
-    """Mark what the name of an element says of it: a state in words, a line with counters, a moment."""
+    """Put signs or words into an element by its class: a state, a line of counters, an event, a clock."""
     naming = _naming(node.attributes.get("class"))
     if naming.states and node.tag not in _ROOTS:
         node.insert_before(f" {naming.states} ")
@@ -774,7 +786,7 @@ def _mark_named(node: LexborNode) -> None:
 
 
 def _is_inside(node: LexborNode, ids: set[int], known: dict[int, bool]) -> bool:
-    """Whether an element stands in one of these; what is known of parents bounds the time."""
+    """Whether an element is within one of those with these ids; ``known``: cache of answers for parents."""
     path: list[int] = []
     parent = node.parent
     while parent is not None and parent.mem_id not in ids and parent.mem_id not in known:
@@ -822,7 +834,7 @@ def _is_ad_name(name: str) -> bool:
 
 
 def _names_ad(value: str) -> bool:
-    """Whether a name for tests and the like says advertisement; `ad` alone is a small ad."""
+    """Whether a value of ``data-testid`` or the like names an advertisement; just "ad" is a small ad."""
     return any(len(name) > 3 and _is_ad_name(name) for name in names_of(value))
 
 
@@ -832,9 +844,10 @@ def _is_ad_label(label: str) -> bool:
 
 
 def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> Iterator[LeftOut]:
-    """Take out lists of other pages under a heading and advertisements under a label; mark moments.
+    """Remove lists of other pages under a heading, and advertisements under a label; yields their texts.
 
-    They have no name in the markup: a text says it that is all that its element says.
+    No class names these, only a text such as "Advertisement" that is all of its element. Times that stand
+    alone are marked as clocks.
     """
     topics = _topics(document)
     labels: list[tuple[str, LexborNode]] = []
@@ -878,7 +891,7 @@ def _take_out_below(labels: list[tuple[str, LexborNode]]) -> Iterator[LeftOut]:
 
 
 def _take_out_similar(document: LexborNode, markup: _Markup) -> Iterator[LeftOut]:
-    """Take out lists of links under a heading such as "Similar jobs", unless they lead to files."""
+    """Remove lists of links under a heading such as "Similar jobs", unless to files; yields their texts."""
     if "h" not in markup.tags:  # digits are no part of these names
         return
     labels = []
@@ -898,7 +911,10 @@ def _take_out_similar(document: LexborNode, markup: _Markup) -> Iterator[LeftOut
 
 
 def _mark_dates(document: LexborNode, markup: _Markup) -> None:
-    """Mark dates in bold, in lists of values and in tables as statements, by their labels; views as noise."""
+    """Mark dates in bold, in lists of values and in tables as statements, and counts of views as clocks.
+
+    Labels and column heads decide.
+    """
     nodes = _find(markup.selectors(_DATES_BY_TAG, {}), document)
     values, tables = ([node for node in nodes if node.tag == tag] for tag in ("dd", "table"))
     for node in [node for node in nodes if node.tag not in ("dd", "table")][:_MOST_ROWS]:
@@ -934,7 +950,7 @@ def _mark_dates(document: LexborNode, markup: _Markup) -> None:
 
 
 def _mark_value(cells: list[LexborNode], is_list: bool) -> None:
-    """Mark a second cell by the label in the first: a moment as a statement, a count of views as noise."""
+    """Mark the second of two cells by the label in the first: a date as statement, views as clock."""
     if len(cells) != 2 or (inner := cells[1].child) is None:
         return
     text = cells[1].text(separator=" ", strip=True)
@@ -950,7 +966,7 @@ def _mark_value(cells: list[LexborNode], is_list: bool) -> None:
 
 
 def _is_stated(label: str, text: str, is_list: bool) -> bool:
-    """Whether a cell has a moment, and its label, or the list that it stands in, no clock's."""
+    """Whether a cell's text is a time or date that is a statement, by its label and by being in a list."""
     is_time = _TIME_CELL.match(text) is not None
     if not is_time and _YEAR.search(text) is None and not is_moment(text):
         return False
@@ -966,7 +982,7 @@ def _cells(row: LexborNode) -> list[LexborNode]:
 
 
 def _is_count(text: str) -> bool:
-    """Whether a text says nothing but a number of comments or likes, or a date such as 10-11-26."""
+    """Whether a text is just a number of comments or likes, or a date such as 10-11-26."""
     if not (text[0].isdigit() or text[0] in _COUNT_SIGNS):
         return False
     if (count := _COUNT_ALONE.match(f"{SEPARATOR}{text}{SEPARATOR}")) is None or count.end() <= len(text):
@@ -975,7 +991,7 @@ def _is_count(text: str) -> bool:
 
 
 def _labelled(label: LexborNode, is_ad: bool) -> list[LexborNode]:
-    """Elements that a label stands over: a list of links to other pages, or a short advertisement."""
+    """Return the elements to which a label belongs: a list of links to other pages, or a short ad."""
     size = len((label.text_content or "").strip() if label.tag == "-text" else label.text(strip=True))
     heading = label
     while (above := heading.parent) is not None and len(above.text(strip=True)) == size:
@@ -1001,7 +1017,7 @@ def _labelled(label: LexborNode, is_ad: bool) -> list[LexborNode]:
 
 
 def _notices(document: LexborNode) -> Iterator[LexborNode]:
-    """Short texts about cookies with a button, in the body itself or in dialogs."""
+    """Yield elements with a short text about cookies and a button, at the top of the body or in dialogs."""
     dialogs = _SELECTOR.find("dialog,[role*=dialog]", document)[:_MOST_DIALOGS]
     others = _SELECTOR.find("body>div,body>section,body>div>div", document)
     for number, node in enumerate((*dialogs, *others)):
@@ -1021,14 +1037,14 @@ _MEANINGS: Final = (_META_NAME, _COUNT_NAME, _MOMENT_NAME, _EVENT_NAME)
 
 
 class _Naming(NamedTuple):
-    """Meaning of the classes or the id of an element."""
+    """What the classes or the id of an element say of it."""
 
     reason: str | None
-    """Reason to leave it out."""
+    """Reason to leave its text out; None: no reason."""
     states: str
-    """Names that say whether something is to be had: a size that is sold out, a day that is booked."""
+    """Those of its names that say whether something is available: a size sold out, a day booked."""
     is_line: bool
-    """Whether it is a line below a headline."""
+    """Whether it is a line below a headline, with author, date and counters."""
     is_count: bool
     is_moment: bool
     is_event: bool
@@ -1059,7 +1075,7 @@ def _reason_of_name(name: str) -> str | None:
 
 
 def names_of(*attributes: str | None) -> Iterator[str]:
-    """Names in classes and ids, in lower case with hyphens."""
+    """Yield the names in classes and ids, in lower case, with hyphens in place of camel case."""
     for attribute in attributes:
         if attribute:
             lower = attribute if attribute.islower() else _CAMEL.sub("-", attribute).lower()
@@ -1071,7 +1087,7 @@ def _is_main(node: LexborNode, has_role: bool) -> bool:
 
 
 def _is_of_page(node: LexborNode, depth: int) -> bool:
-    """Whether an element stands in the body, at most so deep in plain containers."""
+    """Whether an element is a child of the body, or at most `depth` plain containers deep in it."""
     parent = node.parent
     for _ in range(depth):
         if parent is None or parent.tag == "body":
@@ -1085,7 +1101,10 @@ def _is_of_page(node: LexborNode, depth: int) -> bool:
 def _main_part(
     document: LexborNode, markup: _Markup, text: str, left_out: list[LeftOut]
 ) -> tuple[str, tuple[LexborNode, ...]]:
-    """Return the text and elements of the main part, the title and alerts, if they hold most of the words."""
+    """Return text and elements of main part, title and alerts if these have most words, else of the page.
+
+    Text outside is added to `left_out`.
+    """
     nodes = _find(markup.selectors(_ROOT_BY_TAG, _ROOT_BY_ATTRIBUTE), document)
     has_role = b"role" in markup.attributes
     all_mains = [node for node in nodes if _is_main(node, has_role)]
@@ -1111,9 +1130,9 @@ def _main_part(
 
 
 def _before_main(main: LexborNode) -> list[LexborNode]:
-    """Elements between the page's header and its main part: a headline, a notice, a bar with the price.
+    """Return the elements between the page's header and its main part: headline, notice, bar with the price.
 
-    Lists of links are menus. A header counts that has the headline, which is no link to the front page.
+    Menus (lists of links) are left out. A header is one of them if it has the headline.
     """
     parts: list[LexborNode] = []
     between: list[LexborNode] = []  # with menus, which count between a headline and its text
@@ -1143,7 +1162,7 @@ def _is_menu(node: LexborNode) -> bool:
 
 
 def _without(text: str, passage: str) -> str:
-    """Text without the first occurrence of a passage; the time is linear in the length of the text."""
+    """Return a text without the first occurrence of a passage, in time linear in the length of the text."""
     head, at = passage[:64], text.find(passage[:64])
     while at >= 0 and not text.startswith(passage, at):
         at = text.find(head, at + 1)
@@ -1151,7 +1170,7 @@ def _without(text: str, passage: str) -> str:
 
 
 def _data(html: str) -> Iterator[str]:
-    """Data that a page of an application brings: JSON-LD, the state that its scripts begin with."""
+    """Yield the data of an application's page as texts: JSON-LD, and the initial state in its scripts."""
     root = LexborHTMLParser(html).root
     if root is None:
         return
@@ -1184,13 +1203,13 @@ _SCRIPT: Final = re.compile(r"<(script|style)\b[^>]{0,2000}>")
 _BYTE_OF_SIGN: Final = {
     ord(sign): byte for byte in range(0x80, 0xA0) for sign in bytes([byte]).decode("cp1252", "ignore")
 }
-"""Signs that windows-1252 has in place of control characters."""
+"""Code point of a character of windows-1252 -> its byte, from 0x80 to 0x9f."""
 _LATER: Final = "\x80-\xbf" + "".join(map(chr, _BYTE_OF_SIGN))
 _ENCODED_TWICE: Final = re.compile(f"[\xc2-\xf4][{_LATER}][\xc2-\xf4{_LATER}]*")
 
 
 def source_of(response: TextResponse, most_bytes: int) -> str:
-    """Return the source of a page, as far as so many bytes go.
+    """Return the source of a page, at most its first `most_bytes` bytes, decoded.
 
     Bytes that are UTF-8 are read as that, whatever a header or the page declares: texts in other charsets
     hardly ever are. Where the declared charset does not fit, the page's own is read, if it does. What was
@@ -1215,7 +1234,7 @@ def source_of(response: TextResponse, most_bytes: int) -> str:
 
 
 def _encoded_once(run: re.Match[str]) -> str:
-    """Return letters that are UTF-8 read as windows-1252 as what they stand for, others as they are."""
+    """Return the correct text of a run that is UTF-8 decoded as windows-1252; other runs as they are."""
     try:
         return run[0].translate(_BYTE_OF_SIGN).encode("latin-1").decode()
     except ValueError:
@@ -1223,7 +1242,7 @@ def _encoded_once(run: re.Match[str]) -> str:
 
 
 def _decoded(body: bytes, charset: str) -> str | None:
-    """Return the text of bytes, which may end within a character; None: they are none in this charset."""
+    """Return bytes decoded, which may end within a character; None: they are not valid in this charset."""
     try:
         return codecs.getincrementaldecoder(charset)().decode(body)
     except (LookupError, ValueError):

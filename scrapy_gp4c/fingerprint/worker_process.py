@@ -1,4 +1,4 @@
-"""Process that fingerprints large pages beside the crawl: a megabyte takes up to a second.
+"""Worker process that fingerprints large pages in parallel to the crawl: a megabyte takes up to a second.
 
 Parsers and patterns keep Python's lock while they run, so that a thread would hold up the reactor as well. A
 thread of the crawl only waits for the process's answers.
@@ -40,7 +40,7 @@ from scrapy_gp4c.foreign_text import foreign_safe_logger
 logger = foreign_safe_logger(__name__)
 
 LARGE_BYTES: Final = 65_536
-"""Smaller bodies take a few milliseconds, at most a fifth of a second: less than the wait for the process."""
+"""Size from which on pages go to the process; smaller ones take milliseconds, less than the wait for it."""
 TIMEOUT_S: Final = 60.0
 """Time after which the crawl gives up on the process: the page's bytes are compared then."""
 CPU_S: Final = 10
@@ -49,15 +49,15 @@ NO_MEMORY: Final = 3
 """Exit code of the process for a page that it has not enough memory for."""
 _PACKAGES: Final = str(Path(__file__).parents[2])
 _SIZE: Final = struct.Struct("<I")
-"""Bytes of the message that follows; after 0, one with the error of a page follows."""
+"""Head of a message: its size in bytes; 0: a message with the error of a page follows."""
 _CLASSES: Final = (HtmlResponse, XmlResponse, TextResponse, Response)
 _FEATURES: Final = (None, main_features, simhash_words, watched_features)
 
 
 def is_large(response: Response, features: Features | None) -> bool:
-    """Whether the process fingerprints a response; it cannot call the user's own features.
+    """Whether the worker process is to fingerprint a response, by its size; True for each PDF.
 
-    It does so for each PDF: a small one may unpack to much.
+    A small PDF may unpack to much. False for the user's own `features`, which the process cannot call.
     """
     if features not in _FEATURES:
         return False
@@ -66,7 +66,7 @@ def is_large(response: Response, features: Features | None) -> bool:
 
 
 class FingerprintProcess:
-    """Crawl's side of the process, which starts with the first large page."""
+    """The crawl's access to the worker process, which starts with the first large page."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -122,7 +122,7 @@ class FingerprintProcess:
         return _unpacked(answer)
 
     def _answer(self, page: "_Page") -> bytes | None:
-        """Answer of the process; None: it could not start. Raises what `read` raises."""
+        """Return the answer of the process for a page; None: it could not start. Raises as `read` does."""
         message = msgspec.msgpack.encode(page)
         for is_last in (False, True):
             try:
@@ -148,7 +148,7 @@ class FingerprintProcess:
         return None
 
     def _exit_code(self) -> int:
-        """Exit code of the process, negative for a signal; 0: it never started, or has not ended."""
+        """Return the exit code of the process, negative for a signal; 0: it never started, or still runs."""
         try:
             return 0 if self._process is None else self._process.wait(1)
         except subprocess.TimeoutExpired:
@@ -200,7 +200,7 @@ _TIME_OVER: Final = -getattr(signal, "SIGPROF", 1024)
 
 
 class _Page(msgspec.Struct, array_like=True):
-    """Page that the process reads, or whose parts it cuts out."""
+    """Page, as it is sent to the process to be read or to have its compared part cut out."""
 
     kind: int
     encoding: str
@@ -228,7 +228,7 @@ def _page(response: Response, encoding: str, *fields: Any, **parts: Any) -> _Pag
 
 
 def _encoding(response: Response) -> str:
-    """Encoding guessed from the whole body: the process gets only the head of a long body."""
+    """Return the encoding of a response, by its whole body: the process gets only the head of a long one."""
     try:
         return response.encoding if isinstance(response, TextResponse) else ""
     except (LookupError, ValueError):

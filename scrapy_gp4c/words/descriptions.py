@@ -21,14 +21,14 @@ UInt64s = npt.NDArray[np.uint64]
 MOST_TERMS: Final = 256
 MOST_LINKS: Final = 72
 MOST_BYTES: Final = 1536
-"""Largest packed description."""
+"""Largest packed description, in bytes."""
 _TERM_BITS: Final = 24
 _HEAD: Final = struct.Struct("<IIIHB")
-"""Numbers of words, images, bytes of the body, terms and links."""
+"""Head of a packed description: numbers of words, images, bytes of the body, terms and links."""
 _WITHOUT_PUNCTUATION: Final = bytes(
     byte if byte > 127 or chr(byte).isalnum() or chr(byte) == "_" else 32 for byte in range(256)
 )
-"""Translation of bytes: punctuation of ASCII becomes a blank."""
+"""Translation table of bytes that turns ASCII punctuation into blanks."""
 _MULTIPLIER: Final = np.uint64(0xD6E8FEB86659FD93)
 
 
@@ -104,7 +104,7 @@ def unpack(packed: bytes) -> Description:
 
 
 def _narrow(numbers: npt.NDArray[np.unsignedinteger], size: int) -> bytes:
-    """Low bytes of little-endian numbers."""
+    """Return the `size` low bytes of each number, little-endian."""
     return numbers.view(np.uint8).reshape(len(numbers), numbers.itemsize)[:, :size].tobytes()
 
 

@@ -2,7 +2,8 @@
 
 `mask` replaces each by one sign, so that "3 minutes ago" and "2026-11-21 02:03" are the same text. A number
 that could be something else is masked only where the words before it say time or token: "Rp 1510000000" is a
-price, "9:00-17:00" are hours of opening. docs/fingerprint.md lists what is masked.
+price, "9:00-17:00" are hours of opening. docs/fingerprint.md lists what is masked. Here, a *clock* is a time
+that differs at each fetch ("updated 17:30"), and a *statement* is a date or number that the page is about.
 
 Names of months and days and words of relative times are those of Unicode's CLDR (``tools/date_words.py``).
 The time is linear in the length of any text: repeats are possessive, and a try that may fail takes in a
@@ -29,7 +30,7 @@ _DATES_SOURCE, _WORDS_SOURCE = (
 )
 _TABLE: Final = json.loads(_DATES_SOURCE)
 WORDS: Final[dict[str, str]] = tomllib.loads(_WORDS_SOURCE)
-"""Words beside numbers and over lists."""
+"""Name of a word list -> words, of many languages, that stand beside numbers or above lists."""
 WEEKDAYS: Final = frozenset(_TABLE["weekdays"])
 """Names of the days of the week."""
 RECENT: Final = frozenset(_TABLE["recent"]) | frozenset(WORDS["recent"].split())
@@ -55,7 +56,7 @@ for _bit, _words in (
 
 
 def _by_script(phrases: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """All phrases between bars, and those that an ASCII text may have."""
+    """Return the phrases of a list separated by bars, and those of them that are ASCII."""
     names = tuple(phrase.strip() for phrase in phrases.split("|"))
     return names, tuple(filter(str.isascii, names))
 
@@ -65,7 +66,7 @@ def _any_phrase(name: str) -> str:
 
 
 def _any_of(*bits: int) -> str:
-    """Class of the characters that stand for words with one of these bits."""
+    """Return the regex class of the characters that stand for words with one of these bits in `_MARKS`."""
     wanted = sum(bits)
     return "[" + "".join(chr(_FIRST + number) for number in range(1, 128) if number & wanted) + "]"
 
@@ -77,7 +78,7 @@ _VOWEL_SIGNS: Final = "".join(
     if unicodedata.category(sign)[0] == "M"
 )
 LETTERS: Final = rf"[^\W\d]++(?>(?:[{_VOWEL_SIGNS}]++[^\W\d]*+)*)"
-"""Pattern of a word of any script."""
+"""Regex of a word in any script."""
 # A whole token of letters, or digits and letters: the letters of "a8f3k2" are no words. Longer ones are
 # none either: one of 30,000 characters, with a mark or an apostrophe in each syllable, took 1 s.
 _LETTER: Final = r"(?:[^\s\d!-/:-@\[-`{-~·。、，：；（）「」『』！？-]|['’](?=\w))"
@@ -283,7 +284,7 @@ _SAID_BEFORE: Final = {
         r"|\blast (?:login|logon|sign-?in)\b.{0,60}$"
     ),
 }
-"""Patterns of what stands before numbers that are noise by that alone."""
+"""Kind of number -> pattern of words before it by which alone it is noise (``peak memory: ``)."""
 _KANJI: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _HEBREW_DAY: Final = re.compile(
     "(?<![א-ת])(?:[א-ל]?[\"״][א-ט]|[א-ל]['׳])\\s(?:ב|ל)?(?:תשרי|מר?חשוון|כסלו|טבת|שבט|אדר(?:\\s[אב]['׳])?|ניסן|אייר|סיוון"
@@ -327,16 +328,16 @@ _AS_OF: Final = re.compile(
 )
 _AS_OF_AFTER: Final = re.compile(r"\s?(?:現在|时点|時点|현재|기준)")
 CLOCK_BEGIN, CLOCK_END = "\x01", "\x02"
-"""Signs around what only the markup of a page tells from a statement: "2h", "17 visitors"."""
+"""Signs around a clock or counter that only markup shows to be one: "2h", "17 visitors"."""
 PROSE_BEGIN, PROSE_END = "\x04", "\x05"
 """Signs around a sentence that states a date."""
 DATED: Final = "\x03"
-"""Sign before a date that the markup of a page says to be more than its clock."""
+"""Sign before a date that is a statement of the page by its markup, and is not masked."""
 _SAYS_RUN: Final = frozenset(WORDS["run_time"].split())
 _RUN_SIGNS: Final = re.compile("生成|用时|耗时|處理|处理|执行|執行|처리|생성|สร้าง")
 _UNTIL: Final = frozenset(_TABLE["until"])
 VIEWS: Final = frozenset(WORDS["views"].split())
-"""Words for the number of views."""
+"""Words for page views, which stand beside a counter: "views", "Aufrufe"."""
 _BULLET: Final = re.compile(r"[·•]\s?$")
 _DAY_NAMES: Final = WEEKDAYS | frozenset(_TABLE["short_weekdays"])
 _SHORT_WEEKDAY: Final = re.compile(  # Di, 10.11.2026; ti 10.11.
@@ -383,7 +384,7 @@ CHECKSUMS: Final = re.compile(
     r"|di controllo)|soma de verificação|controlesom|контрольн\w{1,9}|хеш\w{0,9}|public key|integrity|etag)\b"
     r"|(?<![0-9a-f])[0-9a-f]{32,128}+\s{1,2}\*?[\w/+-]{1,80}+\.|校验|校驗|哈希|雜湊|チェックサム|ハッシュ|コミット|체크섬|해시|커밋"
 )
-"""Pattern of words of pages that are about checksums and commits."""
+"""Pattern of words by which a page is about checksums or commits, so that these are no tokens."""
 # The patterns are tried only around clusters of digits (with gaps of at most 16 characters), and only if a
 # cheap look finds a shape or a word there that they need: they cost 1.5 us for every character.
 _BEFORE_LETTER: Final = re.compile(  # not "fa" and "pre", which in other languages say what a length is for
@@ -427,7 +428,7 @@ RELATIVE_WORDS: Final = (
 ) - _COMMON
 """Words of relative times: "ago", "vor", "назад", "yesterday"."""
 FRENCH_UNITS: Final = frozenset(unit for before, unit in _BEFORE_UNIT if before == "a") - _COMMON
-"""Units behind "il y a", which are common words of other languages."""
+"""Units of time after the French "il y a"; its words are common ones in other languages."""
 del _TABLE  # 2,000 lists, which every garbage collection of a crawl would look at
 
 
@@ -480,13 +481,13 @@ def mask(text: str) -> str:
 
 
 def _without_hebrew_day(day: re.Match[str]) -> str:
-    """Mask of a day of the Jewish calendar, which has no digits; a deadline stays."""
+    """Return the mask for a day of the Jewish calendar, which has no digits; a deadline stays as it is."""
     before = day.string[max(day.start() - 24, 0) : day.start()]
     return day[0] if "עד" in before or "מועד" in before else MASK
 
 
 def _without_day(before: str) -> str:
-    """Text before a mask without a day that belongs to it: "today at", "il y"."""
+    """Return the text before a mask without words that belong to the masked time: "today at", "il y"."""
     at = _AT.search(before, max(len(before) - _REACH, 0))
     words = before[max(at.start() - _REACH, 0) : at.start()].rsplit(None, 3) if at is not None else []
     for size in range(min(len(words), 3), 0, -1):
@@ -510,7 +511,7 @@ def is_moment(text: str) -> bool:
 
 
 def mask_relative(window: str) -> str:
-    """Mask relative times without digits in some words: "an hour ago", "vor einer Stunde", "час назад"."""
+    """Return a text with relative times in words masked: "an hour ago", "vor einer Stunde", "час назад"."""
     pieces = _BLANKS.split(window)  # words, and the blanks behind each
     masked: list[str] = []
 
@@ -551,7 +552,10 @@ def mask_relative(window: str) -> str:
 
 
 def _recent_words(word: str, last: Callable[[int], str]) -> int:
-    """Number of words of "yesterday" or "i går", of which this is the last one; 0: it is none."""
+    """Return how many words a phrase such as "yesterday" or "i går" has that ends with `word`; 0: none does.
+
+    ``last``: returns the word so many places before.
+    """
     phrase = word
     for size in range(1, 4):
         if phrase in RECENT:
@@ -564,13 +568,16 @@ _DATES: Final = frozenset(("date", "day", "short", "month", "weekday", "vietname
 
 
 class _Masks:
-    """Masks of one text, of which a match may have to see more than its window."""
+    """Masks numbers in one text, window by window; some decisions depend on the whole text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def may_be_around(self, first: int, last: int, done: int) -> bool:
-        """Whether a cheap look at some digits finds a shape or a word that a pattern needs."""
+        """Whether digits at `first` to `last` may be noise, by a cheap test of their shape and near words.
+
+        ``done``: end of the text that is masked already.
+        """
         around = self._text[max(first - _REACH, done) : last + _REACH]
         return (
             _SHAPE.search(self._text, first, last + 8) is not None
@@ -603,7 +610,7 @@ class _Masks:
 
     @cached_property
     def _is_law(self) -> bool:
-        """Whether the page's title names terms."""
+        """Whether the page's title is that of terms or a privacy policy."""
         return _LAW.search(self._text[:_LONGEST_TITLE]) is not None
 
     def of_window(self, start: int, end: int) -> str:
@@ -657,7 +664,7 @@ class _Masks:
         return "".join((*pieces, restored(done, len(short)))) if pieces else window
 
     def _is_of_law(self, before: str, text: str) -> bool:
-        """Whether a date says when the terms changed that the page's title names."""
+        """Whether a date is that of the last change of the terms that the page is about."""
         said = before[-_CONTEXT:] if self._is_law and _HAS_CLOCK.search(text) is None else ""
         return CHANGED.search(said) is not None or said.rstrip(" :").endswith("stand")
 
@@ -741,9 +748,9 @@ class _Masks:
 
 
 def _says_clock(before: str) -> bool:
-    """Whether words before a time of day say that it is a clock: "updated 17:30", "today, 17:30".
+    """Whether a time of day is a clock by the words before it: "updated 17:30", "today, 17:30".
 
-    Of "open today until 17:30" they do not: "today" does not stand just before it.
+    In "open today until 17:30" it is not, as "today" does not stand just before it.
     """
     # "Today is Saturday, 28 November 2026, at": what belongs to a date is no word between.
     words = [
@@ -774,7 +781,7 @@ _AFTER_WORDS: Final = frozenset(WORDS["dated_after"].split())
 
 
 def _follows_until(after: str) -> bool:
-    """Whether "until" stands behind a time, as in Finnish, Turkish, Hindi or Japanese."""
+    """Whether a word for "until" follows a time, as in Finnish, Turkish, Hindi or Japanese."""
     words = _LAST_WORDS.findall(after)[:2]
     return _DATED_AFTER.match(after) is not None or not _AFTER_WORDS.isdisjoint(words)
 
@@ -788,7 +795,7 @@ _RUN_BEFORE: Final = re.compile(r"[0-9][.,][0-9]{1,6}\s?(?:m?s|sec|seconds)[\s,|
 
 
 def _counts_down(said: list[str], before: str, after: str) -> bool:
-    """Whether words beside a span of one unit say that it runs out: "noch 5 Tage", "5 days left"."""
+    """Whether a span of one unit is a countdown by the words beside it: "noch 5 Tage", "5 days left"."""
     behind, near = _LAST_WORDS.findall(_CLAUSE.split(after, 1)[0])[:2], said[-2:]
     if not _RUNS_OUT.isdisjoint((*behind[:1], "_".join(behind), "_".join(near))):
         return True
@@ -802,7 +809,7 @@ _CLAUSE: Final = re.compile(r"[,.;:|·(]")
 
 
 def _runs_out(before: str, span: re.Match[str]) -> bool:
-    """Whether words beside a span such as 2 h 34 min or 19:59 say that it is what is left of a time."""
+    """Whether a span such as 2 h 34 min or 19:59 is a countdown by the words beside it."""
     after = _CLAUSE.split(span.string[span.end() : span.end() + _REACH], 1)[0]
     near = {*_LAST_WORDS.findall(before)[-4:], *_LAST_WORDS.findall(after)[:2]}
     is_countdown = not _COUNTDOWN.isdisjoint(near) and (":" not in span[0] or not _UNTIL.isdisjoint(near))
@@ -815,9 +822,9 @@ def _runs_out(before: str, span: re.Match[str]) -> bool:
 
 
 def _second_of_period(text: str, date: re.Match[str]) -> int | None:
-    """Return the end of a period that begins with a date, or ends with it; None of a date alone.
+    """Return the end position of a period, such as 10.–12.11.2026, that a date begins or ends, or None.
 
-    Two dates of different calendars are the same day.
+    Two dates of different calendars are one day, no period.
     """
     if (other := _DATE_AFTER.match(text, date.end())) is not None:
         years = [int(year) for year in _FOUR_DIGITS.findall(date[0] + other[0])]
@@ -887,9 +894,10 @@ _UNSPACED_DATE: Final = re.compile(
 
 
 def marked_prose(text: str, separator: str, joint: str = " ") -> str:
-    """Return texts of elements with signs around sentences that state a date, joined by ``joint``.
+    """Return the texts of elements, joined by ``joint``, with signs that mark statements and counters.
 
-    A date in a sentence is a statement of the page, a date that stands alone is mostly its clock.
+    `PROSE_BEGIN` and `PROSE_END` surround a sentence that states a date: such a date is a statement of the
+    page, one that stands alone is mostly a clock. ``text``: the elements' texts, joined by ``separator``.
     """
     plain = text
     if not text.isascii() and _OTHER_DIGITS.search(text) is not None:
@@ -934,10 +942,11 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
 
 
 def _value_of_field(text: str, begin: int, first: int, end: int, separator: str) -> int:
-    """Start of a labelled moment that the page states, with its first digit; 0: it is a clock, or none.
+    """Return the position of a time or date after a label if it is a statement; 0: it is a clock, or none.
 
-    "Boarding time: 10:25" is one, and "Date:" in a list that says a venue and a price as well: the day beside
-    a clock alone is today's.
+    "Boarding time: 10:25" is a statement, and so is "Date:" in a list with other labels, such as venue and
+    price: the day beside a clock alone is today's. ``first``: position of its first digit; ``begin``,
+    ``end``: of the element's text.
     """
     label = text[begin:first].rstrip()
     if not label:
@@ -965,7 +974,7 @@ def _value_of_field(text: str, begin: int, first: int, end: int, separator: str)
 
 
 def names_time(label: str) -> bool:
-    """Whether a label says nothing but date, day, time or hour."""
+    """Whether a label is just a word for date, day, time or hour, with or without a colon."""
     label = label.strip().rstrip(" :：").lower()
     return label in _MOMENT_LABELS
 
@@ -982,7 +991,10 @@ _FEWEST_FIELDS: Final = 2
 
 
 def _with_clocks(text: str, plain: str, begin: int, end: int, separator: str) -> str:
-    """Return a short text with signs around its counters of visitors, or a captcha; empty: it has none."""
+    """Return the text from `begin` to `end` with signs around counters of visitors, or a captcha's sum.
+
+    "": it has neither. ``plain``: `text` with ASCII digits.
+    """
     shown, piece = text[begin:end], plain[begin:end].lower()
     if piece[-1] in "=? " and _SUM.search(piece) is not None:
         return _SHOWN_NUMBER.sub(_clock, shown) if _sums(plain) == 1 else ""
@@ -1020,7 +1032,7 @@ def _times(text: str, label: str) -> int:
 
 @lru_cache(4096)  # the rows of a table differ in their numbers alone
 def _may_count(text: str) -> bool:
-    """Whether a text without its numbers has a word of a counter."""
+    """Whether a text without its numbers has a word that stands beside counters ("visitors", "posts")."""
     return not _COUNTER_WORDS.isdisjoint(_HINT_WORD.findall(text)) or (
         not text.isascii() and _COUNTER_SIGNS.search(text) is not None
     )
@@ -1059,7 +1071,10 @@ def _clock(number: re.Match[str]) -> str:
 
 
 def _is_of_date(text: str, first: int, last: int, begin: int, end: int) -> bool:
-    """Whether digits of a part of a text are a year, or a day beside the name of a month."""
+    """Whether the digits at `first` to `last` are a year, or a day beside the name of a month.
+
+    ``begin``, ``end``: part of the text that may have that name.
+    """
     if last - first == 4 and _YEAR_DIGITS.match(text, first):
         return True
     if last - first > 2:
@@ -1101,9 +1116,9 @@ _SENTENCE_WORDS: Final = 5  # about a date with a clock
 
 
 def is_dated(before: str, after: str, text: str = "") -> bool:
-    """Whether words around a date say that the page is about it: a deadline, an event, a birth.
+    """Whether a date is a statement by the words around it: a deadline, an event, a birth.
 
-    ``text``: the date, and the names in it.
+    ``before``, ``after``: text around it; ``text``: the date itself.
     """
     has_clock = _HAS_CLOCK.search(text) is not None
     if DATED in before[-3:] or (not has_clock and _follows_version(before)):
@@ -1128,7 +1143,7 @@ def _follows_version(before: str) -> bool:
 
 
 def _words_of_sentence(before: str, after: str) -> int:
-    """Number of words around a date, as far as its sentence goes."""
+    """Return the number of words in the sentence around a date."""
     sentence = before + _SENTENCE_END.split(after)[0]
     return (
         sum(len(word) > 2 for word in _LAST_WORDS.findall(sentence))
@@ -1137,7 +1152,10 @@ def _words_of_sentence(before: str, after: str) -> int:
 
 
 def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
-    """Whether words say so, without a look for an update; ``prose``: start of a sentence in prose, or -1."""
+    """Whether a date is a statement by the words around it, before words for an update are looked for.
+
+    ``prose``: position of its sentence in prose, -1: it is in none; ``sentence``: of its sentence.
+    """
     if prose >= 0 and _CLOCK_WORDS.isdisjoint(_LAST_WORDS.findall(before, prose)):
         return _TIME_SIGNS.search(before, prose) is None and _AS_OF.search(before) is None
     words = _LAST_WORDS.findall(before, sentence)[: -_DATED_REACH - 1 : -1]
@@ -1169,7 +1187,7 @@ def _is_own_label(text: str) -> bool:
 
 
 def says_update(label: str) -> bool:
-    """Whether a label such as the head of a column says that its dates are clocks."""
+    """Whether dates under a label, such as a column's head, are clocks: "last update", "changed"."""
     label = label.lower()
     return (
         _LAST.search(label) is not None
@@ -1179,7 +1197,7 @@ def says_update(label: str) -> bool:
 
 
 def _says(before: str, words: frozenset[str], signs: re.Pattern[str], count: int) -> bool:
-    """Whether a given word is among the last ones before a number."""
+    """Whether one of `words` is among the last `count` words of `before`, or one of `signs` near its end."""
     if not before.isascii() and signs.search(before[-_NEAR:]) is not None:
         return True
     return not words.isdisjoint(_LAST_WORDS.findall(before)[-count:])
@@ -1190,7 +1208,7 @@ _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def _is_date(text: str) -> bool:
-    """Whether numbers are a day of the calendar, in any order."""
+    """Whether a text such as 2026-11-10 is a day of the calendar, its numbers in any order."""
     numbers = _NUMERIC_DATE.match(text)
     if numbers is None:
         return True

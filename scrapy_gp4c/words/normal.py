@@ -1,4 +1,4 @@
-"""Texts in the form that is compared, shingled and searched. Nothing here raises on any text."""
+"""Normal form of texts, in which they are compared, shingled and searched. No text makes it raise."""
 
 import re
 import unicodedata
@@ -17,7 +17,7 @@ from scrapy_gp4c.words.masking import (
 )
 
 MAX_GROWN_CHARACTERS: Final = 2**20
-"""Length up to which a text may grow by normalising: one sign may become 18."""
+"""Length up to which a text may grow by NFKC: one character may become 18."""
 
 # Scripts written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han.
 _UNSPACED: Final = re.compile(
@@ -35,7 +35,7 @@ _JOINER: Final = "\u034f"  # combining grapheme joiner: no mark is sorted across
 _PERHAPS_MARKS: Final = re.compile(rf"[^\x00-\x7f](?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS},}}+")
 
 CODE_FORM: Final = "\x06"
-"""Sign before a word for the case and indentation of a page's code."""
+"""Sign before a word that encodes the case and indentation of code on a page, which the text lacks."""
 _FORM: Final = re.compile(f" ?{CODE_FORM}[g-v]{{8}}")
 _INVISIBLE: Final = frozenset(
     map(
@@ -87,7 +87,7 @@ _TWINS: Final = {
     "٫": ".",
     "៖": ":",
 }
-"""Typographic signs and their plain twins."""
+"""Typographic character -> plain ASCII one."""
 
 _MOMENT: Final = re.compile(f"{CLOCK_BEGIN}[^{CLOCK_BEGIN}{CLOCK_END}]*+{CLOCK_END}")
 _NO_SIGNS: Final = str.maketrans("", "", "".join(_SIGNS))
@@ -95,14 +95,14 @@ _YEAR: Final = re.compile("(?:19|20)[0-9][0-9]")
 
 
 def readable(text: str) -> str:
-    """Return a compared text as a visitor reads it, without signs."""
+    """Return a compared text as a visitor reads it, without the signs that mark clocks and statements."""
     if CODE_FORM in text:
         text = _FORM.sub("", text)
     return text.translate(_NO_SIGNS) if any(sign in text for sign in _SIGNS) else text
 
 
 def _masked_moment(moment: re.Match[str]) -> str:
-    """Return the mask of a moment, or the moment itself after words that say that the page is about it."""
+    """Return the mask of a time that markup shows as a clock; the time if it is a statement by its words."""
     if DATED in moment[0][:4]:
         return moment[0][1:-1]
     before = moment.string[max(moment.start() - 64, 0) : moment.start()]
@@ -110,7 +110,7 @@ def _masked_moment(moment: re.Match[str]) -> str:
 
 
 def normalise(text: str) -> str:
-    """Return the text in the form that is compared: NFKC, plain signs and digits, lower case, masked."""
+    """Return the normal form of a text: NFKC, plain punctuation and digits, lower case, times masked."""
     text, has_unspaced = (text.lower(), False) if text.isascii() else _plain(text)
     if CLOCK_BEGIN in text:
         text = _MOMENT.sub(_masked_moment, text)
@@ -122,13 +122,13 @@ def normalise(text: str) -> str:
 
 
 def plain_form(text: str) -> str:
-    """Return the text in the form that is compared, but for the masks."""
+    """Return the normal form of a text, but without masks."""
     text = readable(text)
     return text.lower() if text.isascii() else _UNSPACED.sub(_spaced, _plain(text)[0])
 
 
 def _plain(text: str) -> tuple[str, bool]:
-    """Return a text without masks, and whether it may have scripts without spaces."""
+    """Return the unmasked normal form of a text, and whether it may have scripts without spaces."""
     rare = _rare_signs(text)  # one look at which signs there are spares most texts a pattern for each kind
     if not rare.isdisjoint(_RAISED_SIGNS):
         text = _RAISED.sub(r" ^\g<0>", text)
@@ -154,11 +154,11 @@ def _plain(text: str) -> tuple[str, bool]:
 
 
 def _rare_signs(text: str) -> set[str]:
-    """Signs of a text, without the printable ones of ASCII."""
+    """Return the characters of a text that are not printable ASCII."""
     rare = text.encode("utf-8", "surrogatepass").translate(None, _PRINTABLE)
     return set(rare.decode("utf-8", "surrogatepass"))
 
 
 def _spaced(run: re.Match[str]) -> str:
-    """Characters of a script without spaces as words."""
+    """Return a run of a script without spaces with a blank around each character, as words."""
     return f" {' '.join(run[0])} "

@@ -28,7 +28,7 @@ def shingle_hashes(normal: str) -> UInt64s:
 
 
 def hashes_of_words(words: UInt64s) -> UInt64s:
-    """Return the hashes of shingles by the numbers of their words."""
+    """Return the hashes of shingles, ``[words + 2]``, by `word_hashes` of the text's words."""
     if words.size == 0:
         return words
     # A sum of words times odd constants, modulo 2^64: another word at one place is always another sum.
@@ -41,7 +41,7 @@ def hashes_of_words(words: UInt64s) -> UInt64s:
 
 
 class Words(NamedTuple):
-    """Positions of a text's words; bytes up to 32 separate them."""
+    """Positions of a text's words, which blanks and control bytes (up to 32) separate."""
 
     padded: npt.NDArray[np.uint8]
     """Bytes of the text, between one blank and nine blanks."""
@@ -67,7 +67,7 @@ def words_in(text: bytes) -> Words:
 
 
 def _eights(data: npt.NDArray[np.uint8]) -> UInt64s:
-    """Bytes i..i+7 at each position i as one number."""
+    """Return bytes i..i+7 as one little-endian number, for each position i."""
     return np.ndarray((data.size - 7,), "<u8", data, 0, (1,))
 
 

@@ -9,7 +9,7 @@ from scrapy_gp4c.words.normal import normalise
 
 _TOKEN: Final = re.compile(r"[^\W_]+")
 _ASCII: Final = "".join(letter if letter.isalnum() else " " for letter in map(chr, range(128)))
-"""Translation of ASCII characters: a blank for all but letters and digits."""
+"""Translation table of ASCII characters: a blank for all but letters and digits."""
 _ASCII_BYTES: Final = _ASCII.encode() + b" " * 128
 
 
