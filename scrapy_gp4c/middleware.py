@@ -207,7 +207,10 @@ class FingerprintMiddleware:
             run.note_download(_reader.get())
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """End a visit; raises IgnoreRequest for an unchanged page that is to be skipped."""
+        """End the visit of a response with an outcome; returns the response for the callback.
+
+        Raises IgnoreRequest for an unchanged page that is to be skipped.
+        """
         if request.meta.pop(REFRESHES, False):
             del request.meta["dont_redirect"]
         visit = self._visit(request)
@@ -219,7 +222,7 @@ class FingerprintMiddleware:
         return response if self._visits is None else await self._visits.pass_by(response)
 
     def process_exception(self, request: Request, exception: Exception) -> None:
-        """End a visit whose request failed."""
+        """End the visit of a failed request, with the outcome error or excluded."""
         visit = self._visit(request)
         if visit is not None:
             visit.fail(exception)
@@ -332,7 +335,7 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 class _LargeBodyError(Exception):
-    """A body decodes to more than is to be checked."""
+    """Raised for a body that decodes to more than `MAX_DECODED_BYTES`."""
 
 
 def lacks_end(body: bytes, encodings: Sequence[bytes], most: int = MAX_DECODED_BYTES) -> bool | None:

@@ -128,7 +128,7 @@ class SetupRequests:
     def __init__(self, crawler: Crawler, cycle: Cycle, patience_s: float) -> None:
         """Take the crawler, whose engine knows which requests are under way.
 
-        ``patience_s``: the longest wait for a start that yields nothing, and for pages that are no login.
+        ``patience_s``: longest wait, s, for a start that yields nothing, and for pages that are no login.
         """
         self._crawler = crawler
         self._cycle = cycle
@@ -162,7 +162,7 @@ class SetupRequests:
         self._queued = 0
 
     def is_over(self) -> bool:
-        """Whether all requests of the setup have ended, or took too long, so that the plan may begin."""
+        """Whether the plan may begin: all first requests of the spider have ended, or took too long."""
         if not self._over:
             self._sent.intersection_update(under_way(self._crawler))
             is_late = monotonic() > self._until_s
@@ -750,9 +750,10 @@ class Admission:
             self._cycle.store.set_request(page, stored)
 
     def _is_other_secret(self, key: int, full_key: int, request: Request) -> bool:
-        """Whether the spider has asked for the page with another value of a secret in this run.
+        """Whether the spider has requested the page with another value of a secret in this run.
 
-        For Scrapy these are two requests, and what is called ``key`` may be no secret: no page is to be lost.
+        ``key``, ``full_key``: keys of the request without and with its secrets. Scrapy would send both, and a
+        parameter named ``key``, say, may be no secret, so that no such page is to be lost.
         """
         if request.dont_filter or self._secret_keys.setdefault(key, full_key) == full_key:
             return False

@@ -98,9 +98,9 @@ class Archive:
 
 
 def open_archive(store: Store, settings: Settings, spider: Spider) -> Archive | None:
-    """Open the archive beside a store; None where the settings want none, or it cannot be used.
+    """Open the archive in a store's directory; None where settings want none, or it cannot be used.
 
-    Raises ArchiveError where the library is missing that it needs.
+    Raises ArchiveError if the library for compression is not installed.
     """
     if not settings.archive:
         return None

@@ -153,7 +153,7 @@ class VisitInfo(dict[str, object]):
 
     @property
     def distance(self) -> int | None:
-        """Bits in which the fingerprints differ; None: not compared."""
+        """Number of bits in which the fingerprints of page and copy differ; None: they were not compared."""
         distance = super().get("distance")
         return distance if isinstance(distance, int) else None
 
@@ -256,7 +256,7 @@ class HeldVisit:
     markup_sum: Callable[[], int] = lambda: 0
     """Function for the checksum of data and links in the markup; 0: not known."""
     item_sum: int = 0
-    """Checksum of the items so far."""
+    """Checksum of the items that the callback has yielded so far."""
     lacks_file: bool = False
     """Whether a pipeline could not download a file of its items."""
     hidden_part: str | None = None
@@ -273,7 +273,7 @@ class Undelivered(NamedTuple):
     """A page whose last visits were not delivered, and the copy that was delivered last."""
 
     failures: int
-    """Undelivered visits in a row."""
+    """Number of undelivered visits in a row."""
     fingerprint: int | None
     """Fingerprint of the copy that was delivered last; None: not known, or there is none."""
     found_cycle: int
@@ -505,7 +505,7 @@ class LiveRules:
         self.is_empty = not settings.rules and planned is None
         self._clock = None if planned is None else planned.clock
         self.pages: Counter[int] = Counter() if planned is None else planned.pages_of()
-        """Pages by number of the rule."""
+        """`PageRule.number` -> number of pages with that rule."""
         self._has_new = False
 
     def of(self, stored: StoredRequest) -> PageRule:
@@ -551,11 +551,11 @@ class Patience:
     """
 
     def __init__(self, left_alone: Mapping[str, float]) -> None:
-        """``left_alone``: hosts that are left alone already."""
+        """``left_alone``: hosts that are left alone already -> until when, s since 1970."""
         self._waits_s: dict[str, list[float]] = {}
         """Host -> times until which its last answers, all refusals, want no request, s since 1970."""
         self.good: Counter[str] = Counter()
-        """Host -> answers in this run that did not refuse the crawl."""
+        """Host -> number of answers in this run that did not refuse the crawl."""
         self._refused: Counter[str] = Counter()
         self.left_alone = dict(left_alone)
         """Host -> until when, s since 1970; a time that is over stands for the rest of the cycle."""
@@ -630,7 +630,7 @@ class PlannedPages:
         """Take the plan, dtype `PLAN`."""
         self._plan = plan
         self.pages: Pages = np.ascontiguousarray(self._plan["page"])
-        """In the order of the plan."""
+        """Planned pages in the order of the plan."""
         self.planned = Planned.of(self._plan)
         """Pages of the plan, with their kinds."""
         self._by_page = places_in_order(self.pages).astype(np.uint32)
@@ -643,7 +643,7 @@ class PlannedPages:
         return self.kind_and_score(page) is not None
 
     def kind_and_score(self, page: int) -> tuple[str, float] | None:
-        """Kind of a page's visit, and its score, NaN where none decided; None: the page is not planned."""
+        """Return the kind of a page's visit and its score, NaN without one; None: the page is not planned."""
         # As uint32: for a Python number, NumPy would convert the whole plan to int64 first.
         row = int(self._ordered.searchsorted(np.uint32(page)))
         if row == len(self._ordered) or self._ordered[row] != page:
@@ -652,12 +652,12 @@ class PlannedPages:
         return KINDS[visit["kind"]], float(visit["score"])
 
     def of_kind(self, kind: str) -> list[int]:
-        """Pages of one kind, in the order of the plan."""
+        """Return the pages planned for one kind of visit, in the order of the plan."""
         pages: list[int] = self.pages[self._plan["kind"] == KINDS.index(kind)].tolist()
         return pages
 
     def kinds(self) -> dict[str, int]:
-        """Kind -> number of planned pages."""
+        """Return the number of planned pages by kind of visit."""
         counts = np.bincount(self.planned.kinds, minlength=len(KINDS))
         return dict(zip(KINDS, counts.tolist(), strict=True))
 
@@ -691,13 +691,13 @@ class Cycle:
         self.on_delivered: Callable[[PageRow, NewVisit, VisitInfo], None] = lambda row, visit, info: None
         """Called with each delivered visit, and its page before the visit."""
         self.recorded = len(store.open_visits())
-        """Visits of the cycle in the store."""
+        """Number of visits of the cycle that are in the store."""
         self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
         self._left_out: set[int] = set()
         self.held: dict[int, HeldVisit] = {}
-        """Page -> its visit, which is over for the downloader and not yet for the spider."""
+        """Page -> its visit, which has a response, and whose callback and items may not have ended."""
         self._children_queued: Counter[int] = Counter()
-        """Held page -> requests of its callback in the queue that are no visits, such as a POST."""
+        """Held page -> number of its callback's queued requests that are no visits, such as a POST."""
         self._children_sent: dict[Request, int] = {}
         self.sees_responses = False
         """Whether the spider middleware notes each response that reaches the spider."""
@@ -716,7 +716,7 @@ class Cycle:
         """Doubtful answers whose callbacks may still ask for the page again."""
         self.repeats = Repeats(store, settings.trap_pages)
         self.chosen_left_out = 0
-        """Visits that the policy chose and that were left out: of sites that are left alone, and the like."""
+        """Number of visits chosen by the policy that were left out, as their sites are left alone, say."""
         self._doubted: dict[int, tuple[HeldVisit, str, bool]] = {}
         """Page -> its doubtful visit, its host, and whether it is planned."""
         self.asked_again: set[int] = set()

@@ -90,7 +90,7 @@ class PageTask:
 
 @dataclass(frozen=True)
 class Batch:
-    """Pages of one host, in the order of the plan."""
+    """Pages of one host, in the order of the plan, that a fetcher is to fetch within a time."""
 
     name: str
     host: str

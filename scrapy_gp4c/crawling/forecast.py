@@ -152,7 +152,7 @@ class Forecast(NamedTuple):
 
 
 class RankOfPage(NamedTuple):
-    """Rank of a page in the first round of a cycle."""
+    """Score and rank of a page among the candidates of a cycle's first round."""
 
     score: float
     rank: int | None

@@ -153,10 +153,10 @@ class HintReader:
             self._thread = None
 
     def read(self, response: Response, page: int | None, claims: PageClaims | None = None) -> None:
-        """Note the claims of a response; ``page``: the page that it is a visit of, None if it is no visit.
+        """Store what a response says of when pages change, by its headers, or as sitemap, feed or robots.txt.
 
-        ``claims``: result of `read_file`, for a slow file. Whatever is wrong with claims is counted, and the
-        first case logged; a visit never suffers by it.
+        ``page``: of which it is a visit, None if it is no visit; ``claims``: result of `read_file`, for a
+        large file. Errors in claims are counted, and the first is logged; the visit goes on.
         """
         cycle = self._cycle
         if cycle.failure is not None or "cached" in response.flags:

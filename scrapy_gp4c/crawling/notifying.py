@@ -41,7 +41,7 @@ logger = foreign_safe_logger(__name__)
 
 
 class Notifier:
-    """Notifier of a run: sends the cycle's findings to receivers, a command, a feed and metrics."""
+    """Sends a cycle's page events to receivers and a command, and writes the feed and the metrics."""
 
     def __init__(self, store: Store, settings: Settings, spider: Spider) -> None:
         self._store, self._settings, self._spider = store, settings, spider

@@ -124,7 +124,7 @@ class SharedObjects:
         """Identity and version of an object -> fetchers whose callbacks had it."""
 
     def note(self, page: int, request: Request) -> None:
-        """Note the objects of a request for a page."""
+        """Note the objects that a request for `page` hands to its callback."""
         if len(self._objects) >= MAX_REMEMBERED:
             self._objects.clear()
             self._fetchers.clear()

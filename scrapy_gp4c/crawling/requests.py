@@ -65,7 +65,7 @@ WEB: Final = ("http://", "https://")
 FETCH_NOTES: Final = frozenset(
     {"redirect_reasons", "redirect_times", "redirect_ttl", "redirect_urls", "retry_times"}
 )
-"""Notes of Scrapy in ``meta`` about the redirects and retries of one fetch."""
+"""Keys of ``meta`` in which Scrapy notes redirects and retries of one fetch."""
 TRANSIENT_META: Final = FETCH_NOTES | {
     META, FOUND_BY, SHARED, WEIGHT, "ajax_crawlable", "download_latency", "is_start_request",
 }  # fmt: skip
@@ -128,7 +128,7 @@ def page_key(fingerprint: bytes) -> int:
 
 
 def _plain_fingerprint(url: str) -> bytes:
-    """Return Scrapy's default fingerprint of a GET of a plain URL, in a tenth of the time."""
+    """Return Scrapy's default fingerprint of a GET, in a tenth of the time; `url`: as `_is_plain` matches."""
     return sha1(_HASHED_HEAD + url.encode("utf-8", "replace") + _HASHED_TAIL).digest()
 
 

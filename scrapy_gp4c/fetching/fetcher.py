@@ -90,7 +90,7 @@ IDLE_S: Final = 60.0
 POLL_S: Final = 0.1
 LONG_POLL_S: Final = 1.0
 LEAVE_S: Final = 20.0
-"""Longest time that a fetcher takes to end when it is asked to."""
+"""Longest time that a fetcher waits for its last results to be fetched when it is asked to end."""
 OWNERS_STATS: Final = (
     "elapsed", "finish", "gp4c/", "item_", "items_", "memusage", "response_received", "responses_",
     "scheduler/",

@@ -64,7 +64,7 @@ LATE_S: Final = 5.0
 TICK_S: Final = 0.5
 REMIND_S: Final = 30.0
 MOST_LOSSES: Final = 3
-"""Number of fetchers that may end while they have a page, before the page is an error."""
+"""Number of fetchers that may end while they have a page, after which the page's visit is an error."""
 TURN_S: Final = 0.01
 """Time after which work on many pages pauses for a turn of the reactor."""
 TURN_PAGES: Final = 10
@@ -84,7 +84,7 @@ class PendingPage:
     losses: int = 0
     """Number of fetchers that ended while they had the page, or are taken for ended."""
     returns: int = 0
-    """Number of these fetchers that came back."""
+    """Number of fetchers with the page that were taken for ended, and came back."""
 
 
 @dataclass(eq=False)

@@ -19,7 +19,7 @@ _ABSENT: Final = object()
 LARGE_BYTES: Final = 100_000
 """Pickled size of an attribute from which on the owner applies its changes, and reports none itself."""
 MAX_CHANGES: Final = 10_000
-"""Most changes that wait for a fetcher: after that it is sent all attributes."""
+"""Most changes kept for a fetcher that does not call: after more, it is sent all attributes."""
 PAUSE: Final = 20
 """Pause between two comparisons of the attributes, in durations of the last one: large tables take long."""
 
@@ -54,7 +54,10 @@ class SpiderState:
         self._due_s = 0.0
 
     def changes(self, *, is_last: bool = False) -> list[Changes]:
-        """Changes since the last call; ``is_last``: no other call may follow for long."""
+        """Return the changes of the spider's attributes since the last call, as far as they were looked for.
+
+        ``is_last``: no other call may follow for long, so look for them now.
+        """
         if is_last or time.perf_counter() >= self._due_s:
             self._look()
         unsent, self._unsent = self._unsent, []
@@ -109,7 +112,10 @@ class OwnersState(SpiderState):
         """Identity of a fetcher -> number of changes that were sent to it."""
 
     def take(self, identity: str, changes: list[Changes], *, is_last: bool) -> None:
-        """Apply changes of a fetcher; ``is_last``: no other call may follow for long."""
+        """Apply changes reported by a fetcher, and keep them for the others.
+
+        ``is_last``: no other call may follow for long, so apply them now.
+        """
         self.apply(changes, is_last=is_last)
         self._log += [(identity, change) for change in changes]
 

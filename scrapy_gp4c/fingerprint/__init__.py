@@ -277,7 +277,7 @@ def sim_half(hashes: UInt64s) -> int:
 def odd_half(hashes: UInt64s) -> int:
     """Return the 32-bit odd sketch of features with these hashes (Mitzenmacher, Pagh & Pham 2014, section 3).
 
-    An odd sketch is of a set: of a feature that occurs several times, each occurrence is another element.
+    The sketch is of a set: equal hashes become several elements by `distinct_hashes`.
     """
     top = (distinct_hashes(hashes) >> _TO_16_BITS).view(np.int64)
     top *= len(_TOGGLES)

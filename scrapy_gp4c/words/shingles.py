@@ -48,7 +48,7 @@ class Words(NamedTuple):
     starts: npt.NDArray[np.intp]
     """Position of each word in `padded` ``[words]``."""
     sizes: npt.NDArray[np.intp]
-    """Bytes of each word ``[words]``."""
+    """Size of each word in bytes ``[words]``."""
     heads: UInt64s
     """First 8 bytes of each word as a little-endian number ``[words]``."""
 
