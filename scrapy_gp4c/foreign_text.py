@@ -19,10 +19,7 @@ def printable(text: str) -> str:
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun, and perhaps verb: ``1 page``, ``2,345 pages``.
-
-    ``plural``: of the noun, None: with an s.
-    """
+    """Return a number with its noun, and perhaps verb: ``1 page``, ``2,345 pages`` (`plural` None: s)."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 

@@ -266,10 +266,7 @@ class FingerprintMiddleware:
 
 
 class RefreshMiddleware:
-    """Downloader middleware: limits how often a page's refresh (``<meta http-equiv>``) is followed.
-
-    Scrapy alone would fetch a page that refreshes itself 20 times.
-    """
+    """Downloader middleware: limits how often a page's refresh is followed, which Scrapy does 20 times."""
 
     def __init__(self, ignored_tags: list[str]) -> None:
         """``ignored_tags``: tags within which a refresh does not count, ``METAREFRESH_IGNORE_TAGS``."""

@@ -266,10 +266,7 @@ class Admission:
         self._is_seen, self._by_url_alone = is_seen, False
 
     def pages_of_earlier_start(self) -> list[int]:
-        """Return the pages visited in this cycle that only an earlier run's start has asked for.
-
-        ``[]`` if the start of this run has asked for no page.
-        """
+        """Return visited pages that only an earlier run's start requested, if this one's requested any."""
         if self._has_forgotten or not self._has_start_pages:
             return []
         visited = np.unique(self._cycle.store.open_visits()["page"])
@@ -423,10 +420,7 @@ class Admission:
         return None if path is None else read_query_log(path)
 
     def _note_link(self, page: int, finder: int, request: Request, statistic: str) -> bool:
-        """Skip a request for a page that waits for its first visit, and count `finder` as linking to it.
-
-        Requests for it from other finders are noted as well. Returns False.
-        """
+        """Skip a request for a page that waits for its first visit; `finder` counts as linking to it."""
         store = self._cycle.store
         self._stats.inc_value(statistic)
         if finder not in (UNKNOWN_FINDER, START) and (page, finder) not in self._links:
@@ -461,10 +455,7 @@ class Admission:
         self._cycle.store.amend_record(logins=sorted(self._logins))
 
     def _way_to(self, request: Request) -> list[int]:
-        """Return the keys of the pages that led from the spider's start to a request, the last first.
-
-        ``[]`` where they are more than `MAX_LOGIN_PAGES`.
-        """
+        """Return keys of the pages from the spider's start to a request; [] above `MAX_LOGIN_PAGES`."""
         store, finder, keys = self._cycle.store, finder_of(request, self._cycle.store), list[int]()
         while finder not in (UNKNOWN_FINDER, START) and len(keys) < MAX_LOGIN_PAGES:
             page = store.page(finder - 1)
@@ -628,10 +619,7 @@ class Admission:
         return None
 
     def _waits_for_twin(self, request: Request) -> bool:
-        """Hold a request for an unknown URL back while a page that may have moved there is to be visited.
-
-        Returns whether it is held back, in `waiting_for_twins`.
-        """
+        """Hold back a request for a new URL if a planned page may have moved there; returns whether."""
         if not self._cycle.store.merged_pages:  # a first cycle has none, and many new links
             return False
         for url in (*other_ends(request.url), *self._at_start_hosts(request.url)):
@@ -659,10 +647,7 @@ class Admission:
             yield from (f"{other}{path}" for other in self._start_heads)
 
     def admit_twins(self, may_wait: bool = True) -> bool:
-        """Admit the requests of `waiting_for_twins` whose visits have ended; returns whether there were any.
-
-        ``may_wait``: False admits all of them.
-        """
+        """Admit `waiting_for_twins`, those whose visits have ended or all; returns whether there were any."""
         waiting, self.waiting_for_twins = self.waiting_for_twins, []
         self._may_wait = may_wait
         for page, request in waiting:
@@ -674,10 +659,7 @@ class Admission:
         return len(self.waiting_for_twins) < len(waiting)
 
     def _claim_known(self, page: int, stored: StoredRequest, *, is_login: bool) -> Claim | None:
-        """Start the visit of a known page, and store its request of this run; None: it gets no visit.
-
-        ``is_login``: whether it leads to a login, and is visited even unplanned.
-        """
+        """Start the visit of a known page, and store its request of this run; None: it gets no visit."""
         cycle = self._cycle
         claim = cycle.claim(page)
         if is_login and claim is None:
@@ -832,10 +814,7 @@ class Admission:
     # --- repeated requests for a page, which are most links of a site, are skipped at little cost
 
     def _is_settled(self, request: Request, name: str | int) -> bool:
-        """Whether a request is skipped as an equal one was before; if so, it is counted.
-
-        ``name``: its URL, or its page's key.
-        """
+        """Whether a request, by URL or page's key, is skipped as an equal one was; it is counted then."""
         return not request.dont_filter and self._is_known(name)
 
     def _is_known(self, name: str | int) -> bool:

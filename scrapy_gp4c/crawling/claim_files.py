@@ -248,10 +248,7 @@ class _Collector:
             self._frequencies.append(entry.get("changefreq"))
 
     def claims(self, base: str, stopped: str | None) -> FileClaims:
-        """Return the claims of all entries; an entry whose URL cannot be resolved against `base` is left out.
-
-        ``stopped``: limit that ended the reading, None: none did.
-        """
+        """Return the claims of all entries, but for URLs that cannot be resolved against `base`."""
         rows = []
         for row, url in enumerate(self._urls):
             try:

@@ -368,10 +368,7 @@ def _sites(known: KnownPages, pages: Array) -> Array:
 
 
 def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
-    """Return those `needed` columns of pages that shadows do not have, as visits do not decide them.
-
-    They are of discovery, sizes, search gains, weights and claims of sites.
-    """
+    """Return those `needed` columns of pages that shadows lack: sizes, search gains, weights, claims."""
     optional = (discovery, sizes, measured, refresh_value, weights)
     names = [name for module in optional for name in module.COLUMNS if name in needed]
     if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):

@@ -360,10 +360,7 @@ class Deliveries:
         return row._replace(fingerprint=entry.fingerprint, found_cycle=entry.found_cycle, has_copy=True)
 
     def note(self, held: HeldVisit, shown_url: str) -> None:
-        """Note whether a visit was delivered; `shown_url`: of its page, for the log.
-
-        After `GP4C_REDELIVER` failures in a row it counts as delivered, and an error is logged.
-        """
+        """Note whether a visit was delivered; after `GP4C_REDELIVER` failures in a row it counts as such."""
         page, row = held.claim.page, held.row
         entry = self.pages.get(page)
         if held.failure is None and held.withdrawn is None:
@@ -405,10 +402,7 @@ class Deliveries:
             self._is_changed = False
 
     def due_pages(self, planned: Collection[int]) -> list[int]:
-        """Return the undelivered pages to visit besides those `planned`.
-
-        First come pages visited in this cycle whose items a killed run lost, then those of the last cycle.
-        """
+        """Return the undelivered pages to visit besides those `planned`, the ones of this cycle first."""
         plan = np.fromiter(planned, np.int64)
         due = [page for page in sorted(self.due) if not self._store.visited(page)]
         return [*sorted(self.again), *np.setdiff1d(np.array(due, np.int64), plan).tolist()]
@@ -522,10 +516,7 @@ class LiveRules:
         return rule
 
     def allows(self, page: int, row: PageRow) -> bool:
-        """Whether the page's rule allows an unplanned visit now, by its ``never`` and ``min_interval``.
-
-        ``row``: the page's columns.
-        """
+        """Whether the page's rule allows an unplanned visit now; ``row``: the page's columns."""
         rule = self.of_page(page)
         if rule.never or rule.min_interval is None or self._clock is None:
             return not rule.never
@@ -545,10 +536,7 @@ _SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?")
 
 
 class Patience:
-    """Counts, per host, of answers in a row that refuse the crawl (429, 503, ...), and of good ones.
-
-    They decide which hosts are left alone for the rest of the cycle.
-    """
+    """Counts good answers per host, and refusals (429, 503, ...) in a row, after which it is left alone."""
 
     def __init__(self, left_alone: Mapping[str, float]) -> None:
         """``left_alone``: hosts that are left alone already -> until when, s since 1970."""
@@ -826,10 +814,7 @@ class Cycle:
         return left_over
 
     def finders(self, pages: Sequence[int]) -> npt.NDArray[np.uint32]:
-        """Return the finder of each page, as the column ``found_by``; 0 for pages that this cycle found.
-
-        The finder is the page that linked to it, as its number + 1, or `START`.
-        """
+        """Return each page's finder (page number + 1, or `START`); 0 for pages that this cycle found."""
         ids, finders = np.array(pages, np.int64), np.zeros(len(pages), np.uint32)
         known = ids < self.store.merged_pages
         finders[known] = columns_in_order(self.store, ids[known], {"found_by"})["found_by"]
@@ -860,17 +845,11 @@ class Cycle:
         return self.rules.allows(page, self.store.page(page))
 
     def may_visit(self, page: int) -> bool:
-        """Whether a page may get an unplanned visit: it had none yet, its rule allows it, and it answers.
-
-        One failed visit is no reason against it, two in a row are.
-        """
+        """Whether a page may get an unplanned visit: its rule allows it, and not two visits failed."""
         return not self.is_claimed(page) and self.store.page(page).failures <= 1 and self.allows(page)
 
     def leave_to_others(self, pages: Iterable[int]) -> None:
-        """Count those of `pages` that the policy chose and nobody can request.
-
-        `plan_instead` gives as many visits to other pages.
-        """
+        """Count those of `pages` that the policy chose: `plan_instead` gives their visits to others."""
         visits = filter(None, map(self._plan.kind_and_score, pages))
         self.chosen_left_out += sum(kind == "ranked" for kind, _ in visits)
 
@@ -880,10 +859,7 @@ class Cycle:
             self.store.note(page, "wait", float(LINKED_FAILURES))
 
     def claim(self, page: int, host: str | None = None) -> Claim | None:
-        """Start the visit of a known page; None when this cycle has no (further) visit for it.
-
-        ``host``: of a page that the feeder takes from the plan, see `Claim`.
-        """
+        """Start the visit of a known page; None when this cycle has none for it. ``host``: see `Claim`."""
         if self.is_claimed(page):
             return None
         planned = self._plan.kind_and_score(page)
@@ -977,10 +953,7 @@ class Cycle:
         self._under_way[visit.page] = False
 
     def _note_answer(self, row: PageRow, visit: NewVisit, answer: LastAnswer) -> None:
-        """Store why a visit failed, since when visits of its page fail, and how many; else clear these.
-
-        ``row``: the page's columns before the visit.
-        """
+        """Store why and since when a page's visits fail, or that they do not; ``row``: page before."""
         before = self.store.answer(visit.page)
         if OUTCOMES.index(visit.outcome) in FAILED:
             earlier = before if row.outcome in FAILED else NO_ANSWER
@@ -989,10 +962,7 @@ class Cycle:
             self.store.set_answer(visit.page, answer)
 
     def believes(self, row: PageRow) -> bool:
-        """Whether a page's next answer counts as the page, after `GP4C_BELIEVE_AFTER` doubtful ones in a row.
-
-        ``row``: the page's columns.
-        """
+        """Whether a page's next answer counts, after `GP4C_BELIEVE_AFTER` doubtful ones in a row."""
         return row.outcome in (DOUBTFUL, EXCLUDED) and row.failures >= self.settings.believe_after
 
     def was_redirected(self, page: int) -> bool:
@@ -1000,10 +970,7 @@ class Cycle:
         return self.store.answer(page).final_url is not None and self.store.page(page).outcome != DOUBTFUL
 
     def distance_bits(self, rule: PageRule) -> int:
-        """Return from how many differing bits of the fingerprint on a page may have changed.
-
-        Any difference may be a change where `rule` compares texts.
-        """
+        """Return from how many differing fingerprint bits on a page with this rule may have changed."""
         return self.settings.distance_bits if rule.distance is None else 1
 
     def _compared(self, reading: PageReading, copy: PageRow, page: int) -> tuple[str, int | None]:
@@ -1262,10 +1229,7 @@ class Cycle:
             self.store.set_validators(page, *held.validators)
 
     def count_refusals(self, under_way: Collection[Request]) -> list[str]:
-        """Count the refusals whose callbacks or errbacks have ended; returns hosts to leave alone.
-
-        ``under_way``: requests that Scrapy still works on.
-        """
+        """Count the refusals whose requests are no longer under way; returns hosts to leave alone."""
         over = [refusal for refusal in self.refusals if refusal.request not in under_way]
         self.refusals = [refusal for refusal in self.refusals if refusal.request in under_way]
         return [

@@ -258,18 +258,12 @@ NO_DOUBT: Final = Doubt(None)
 
 
 def near_bits(a: int, b: int) -> int:
-    """Return the number of bits in which the SimHash halves of two fingerprints differ: 0 to 32.
-
-    It is 16 in the mean of unrelated texts.
-    """
+    """Return in how many of 32 bits the SimHash halves of two fingerprints differ: 16 if unrelated."""
     return ((a ^ b) >> 32).bit_count()
 
 
 def way_of(old: str, new: str) -> str:
-    """Return what a redirect changed in a URL: the `old` and `new` URL, each without their common end.
-
-    All redirects by which pages of a host go to another host are the same by this.
-    """
+    """Return what a redirect changed in a URL: `old` and `new`, each without their common end."""
     pairs = zip(reversed(old), reversed(new), strict=False)
     end = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
     return f"{old[: len(old) - end]} {new[: len(new) - end]}"
@@ -364,10 +358,7 @@ class SharedTexts:
         return self._to_take_back(strangers, copy.page)
 
     def _is_of_another(self, site: str, fingerprint: int, changed: Changed) -> bool:
-        """Whether a page changed to the text of just one other page, from a text that was its alone.
-
-        ``fingerprint``: of the new text.
-        """
+        """Whether a page changed to the text of just one other page, from a text that was its alone."""
         before, page = self.unchanged.get((site, changed.copy), changed.page), changed.page
         return before == page and self.unchanged.get((site, fingerprint)) not in (None, page)
 
@@ -385,10 +376,7 @@ class SharedTexts:
     def _note_redirect(
         self, request: Request, response: Response, copy: Changed, was_redirected: bool
     ) -> tuple[dict[int, Changed], bool]:
-        """Note the redirect of an answer; returns the pages that share it, and whether it led to a gate.
-
-        A gate is a page, such as a login, that has the URL to go back to in a parameter.
-        """
+        """Note an answer's redirect; returns pages that share it, and whether it led to a gate."""
         if not request.meta.get("redirect_urls"):
             return {}, False
         site = site_of(request)

@@ -49,10 +49,7 @@ class Downloads:
     """Load of hosts, by which a sampling policy plans a round before all planned pages have been visited."""
 
     def __init__(self, crawler: Crawler, sites: int, held: Container[int]) -> None:
-        """Take the crawler.
-
-        ``sites``: number of sites in the store; ``held``: pages whose callbacks have not ended.
-        """
+        """Take the number of the store's sites, and `held`, the pages whose callbacks have not ended."""
         self._crawler = crawler
         self._sites = sites
         settings = crawler.settings
@@ -92,10 +89,7 @@ class Downloads:
                 request.priority += RANK_LEVELS
 
     def load(self, queued: Collection[str], is_under_way: Callable[[Claim], bool]) -> Load:
-        """Return the load of the queue.
-
-        ``queued``: downloader slots of its requests; ``is_under_way``: whether a visit has no outcome yet.
-        """
+        """Return the load of the queue; ``queued``: downloader slots of its requests."""
         load = self._of_queue(queued)
         return Load.SAMPLED if load is Load.FREE and self._has_samples(is_under_way) else load
 

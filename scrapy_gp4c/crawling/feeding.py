@@ -188,10 +188,7 @@ class Feeder:
         self.feed()
 
     def release(self) -> None:
-        """Feed the pages that wait for their finders; those of a finder in `late` become late themselves.
-
-        Call it when nothing else is left to do.
-        """
+        """Feed the pages that wait for their finders, as nothing else is left to do; some become `late`."""
         late = set(self.late)
         for finder in list(self.waiting):
             pages = self.waiting.pop(finder)

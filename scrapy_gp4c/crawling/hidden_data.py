@@ -84,17 +84,11 @@ class HiddenData:
         return is_edited
 
     def parts(self, stored: StoredRequest) -> list[str]:
-        """Return the parts of an answer (`BODY`, `HEADERS`) whose difference lets a page's callback run.
-
-        ``stored``: the page's stored request, which names the callback.
-        """
+        """Return the parts (`BODY`, `HEADERS`) whose difference lets the callback of `stored` run."""
         return [part for part in (BODY, HEADERS) if self._may_run(_name(part, stored))]
 
     def try_callback(self, page: int, stored: StoredRequest, spider: Spider) -> None:
-        """Let the callback of a page run, unchanged or not, where link or spider are others than before.
-
-        The page is then in `trials`.
-        """
+        """Add a page to `trials`, so that its callback runs, if its link or the spider is another now."""
         packed = self._store.copy_notes(page)
         if packed is None or unpack(packed).item_sum <= NO_ITEMS:
             return

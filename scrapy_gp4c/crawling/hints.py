@@ -68,10 +68,7 @@ class PageClaims(NamedTuple):
 
 
 class NamedSitemaps:
-    """Memory of sitemaps that robots.txt files of other sites than their own name.
-
-    Where it is full, the least recently useful ones are forgotten.
-    """
+    """Sitemaps that robots.txt files of other sites name; the least recently useful ones are forgotten."""
 
     def __init__(self, sites: dict[str, list[str]]) -> None:
         self.sites = dict(sites)
@@ -86,10 +83,7 @@ class NamedSitemaps:
         return sites
 
     def add(self, site: str, urls: Iterable[str]) -> bool:
-        """Remember the sitemaps, by `urls`, that a site's robots.txt names; returns whether any is new.
-
-        Beyond the limits, the least recently useful ones are forgotten.
-        """
+        """Remember the sitemaps, by `urls`, that a site's robots.txt names; returns whether any is new."""
         is_new = False
         short = (url for url in urls if len(url) <= MAX_TEXT)
         for url in list(dict.fromkeys(islice(short, MAX_NAMED_BY_SITE))):
@@ -127,10 +121,7 @@ class HintReader:
         return self._cycle.failure is None and kind_of(body, response.url) is not None
 
     async def read_file(self, response: Response) -> PageClaims | None:
-        """Read a large sitemap or feed in a thread; returns its claims about pages.
-
-        None, and a warning, if it cannot be read.
-        """
+        """Read a large sitemap or feed in a thread; returns its claims, or None and warns."""
         kind = kind_of(response.body, response.url)
         assert kind is not None
         if self._thread is None:

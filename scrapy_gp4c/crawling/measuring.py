@@ -91,10 +91,7 @@ class Measuring:
         return CycleGains(int(counted.sum()), float(gains["ppm"][counted].sum(dtype=np.float64)))
 
     def _gains(self, visits: Array, page: Array, ppm: Array, cycle: int) -> Array:
-        """Return the gains of visits, dtype `GAIN`: those measured by the index, and 0 for equal texts.
-
-        ``page``, ``ppm``: pages that the index measured, and their gains.
-        """
+        """Return the gains of visits, dtype `GAIN`: those that the index measured, and 0 for equal texts."""
         judged = among(visits["outcome"], JUDGED)
         same = judged & ((visits["distance"] == 0) | (visits["outcome"] == NOT_MODIFIED))
         zero = np.setdiff1d(visits["page"][same], page)

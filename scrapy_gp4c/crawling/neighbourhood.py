@@ -248,10 +248,7 @@ class Neighbourhood:
         return self._tree(group) if name == "tree" else by_place(group, self._directories, name)
 
     def _tree(self, group: Array) -> Grouping:
-        """Return directories as a tree, by the URL of one page in each: the store has only their keys.
-
-        ``group``: directory of each page, ``[P]``.
-        """
+        """Return directories as a tree, by the URL of one page in each: the store has only their keys."""
         _, first, position = np.unique(group, return_index=True, return_inverse=True)
         places = (place_of_url(stored["url"]) for stored in self._known.each_request(first))
         parents = ((url_place.site, url_place.directory) for url_place in places)
@@ -326,10 +323,7 @@ def missing_clusters(settings: Settings, known: KnownPages) -> str | None:
 
 
 class LiveEvidence:
-    """What the policy may look at in one round of a crawl: candidates, their columns, visits and groups.
-
-    It implements the evidence of `scrapy_gp4c.policies.base`.
-    """
+    """What the policy may look at in one round of a crawl: candidates, their columns, visits and groups."""
 
     def __init__(
         self,

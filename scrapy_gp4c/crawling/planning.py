@@ -661,8 +661,5 @@ def is_spent(counts: PlanCounts) -> bool:
 
 
 def has_cut(counts: PlanCounts) -> bool:
-    """Whether a score divides the pages that the policy chose from the others, or it chose all.
-
-    The estimates of the control group need that.
-    """
+    """Whether a score divides the pages that the policy chose from the others, or it chose all."""
     return counts["cuts"] is not None or ranks_all(counts)

@@ -67,10 +67,7 @@ class CycleTimes(NamedTuple):
         return span.cycles or max(1, int(span.seconds * (1 + TOLERANCE) / self.interval_s))
 
     def cycles_left(self, span: Span, last: Array) -> Array:
-        """Return how many cycles may pass until a span since last visits is over; below 0: it is over.
-
-        ``last``: cycles of these visits, 0 for a page without one.
-        """
+        """Return how many cycles may pass until a span since cycles `last` is over; below 0: it is over."""
         if span.cycles:
             return np.where(last <= 0, 0, last.astype(np.int64) + span.cycles - self.cycle)
         left_s = span.seconds * (1 + TOLERANCE) - self.age_s(last)
@@ -205,10 +202,7 @@ def has_promise(meta: Mapping[str, Any]) -> bool:
 
 
 def page_rules(store: Store, settings: Settings, cycle: int | None = None) -> PageRules | None:
-    """Return the rules of a store's pages; None: there are neither rules nor promises of requests.
-
-    ``cycle``: for which they hold, None: the open one or the next.
-    """
+    """Return page rules for `cycle`, None: the open or next one. Returns None where there are no rules."""
     if not settings.rules and not store.newest_record("promised"):
         return None
     records = store.cycles()

@@ -91,10 +91,7 @@ def canonical_url(response: Response, page_url: str) -> str | None:
 
 
 def _named_address(head: bytes, lowered: bytes, word: bytes) -> bytes | None:
-    """Return the URL in the first tag that has `word` and names the page's URL; None: no tag does.
-
-    ``word``: ``canonical`` or ``og:url``; ``lowered``: `head` in lower case.
-    """
+    """Return the URL in the first tag that has `word` and names the page's URL; None: no tag does."""
     position = lowered.find(word)
     for _ in range(MAX_TRIES):
         if position < 0:
@@ -212,10 +209,7 @@ class UrlParts:
 
 
 def parts_of(url: str) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a URL that may be a token or a date (parameter name, `IN_PATH`, `IN_HOST`).
-
-    Each comes with the URL without it.
-    """
+    """Yield the parts of a URL that may be a token or a date, each with the URL without it."""
     head, mark, query = url.partition("?")
     if (path := _TOKENS.sub("*", head)) != head:
         yield IN_PATH, path + mark + query
@@ -245,10 +239,7 @@ def scopes_of(url: str) -> list[Scope]:
 
 
 def form_of(url: str) -> str:
-    """Return a URL with 0 for its numbers, and without query values and repeated parts of the path.
-
-    The pages of a calendar or a search have one form.
-    """
+    """Return a URL with 0 for its numbers, and without query values and repeated parts of the path."""
     path, _, query = url.partition("?")
     names = dict.fromkeys(_NUMBER.sub("0", path).split("/"))
     return f"{'/'.join(names)}?{sorted(name for name, _ in parse_qsl(query, True))}"

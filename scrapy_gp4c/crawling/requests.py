@@ -206,10 +206,7 @@ def finder_for(response: Response | None) -> int:
 
 
 def finder_of(request: Request, store: Store) -> int:
-    """Return the finder that a request's meta has; `UNKNOWN_FINDER` where that is no page of this store.
-
-    A request from an old JOBDIR may have such a finder.
-    """
+    """Return the finder that a request's meta has; `UNKNOWN_FINDER` where that is no page of this store."""
     finder = request.meta.get(FOUND_BY, UNKNOWN_FINDER)
     is_page = isinstance(finder, int) and (0 < finder <= store.pages or finder == START)
     return finder if is_page else UNKNOWN_FINDER
@@ -315,10 +312,7 @@ def _rule_of(meta: dict[str, Any], spider: Spider) -> Rule | None:
 
 
 def _rule_identity(rule: Rule) -> list[str | None]:
-    """Return the name of a CrawlSpider rule's callback and a digest of its link extractor.
-
-    They identify the rule when its number among the rules has changed.
-    """
+    """Return what identifies a CrawlSpider rule in any order: callback, and digest of its link extractor."""
     callback = rule.callback
     name = callback if isinstance(callback, str) or callback is None else getattr(callback, "__name__", "")
     extractor = rule.link_extractor
@@ -381,10 +375,7 @@ def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[
 
 
 def is_private(key: object) -> bool:
-    """Whether a key in ``Request.meta`` belongs to a plugin, by its leading underscore.
-
-    Planned requests do not pass the plugin's spider middlewares, which would set it.
-    """
+    """Whether a key in ``Request.meta`` is a plugin's (``_x``): planned requests do not get it from it."""
     return isinstance(key, str) and key.startswith("_")
 
 

@@ -211,10 +211,7 @@ class Run:
                 return sent
 
     def _load(self, queued: Callable[[], Collection[str] | None]) -> Load:
-        """Return how busy queue and downloader are; `Load.FREE` where no round of a sampling policy is due.
-
-        ``queued``: as in `next_request`.
-        """
+        """Return how busy queue and downloader are; `Load.FREE` where no sampling round is due."""
         if self._downloads is None or self.cycle.rounds_over or (slots := queued()) is None:
             return Load.FREE
         load = self._downloads.load(slots, self.cycle.lacks_outcome)
@@ -469,18 +466,12 @@ class Run:
         return True
 
     def note_download(self, finder: int) -> None:
-        """Note that a page's callback or page object downloads more by itself, and so has to run always.
-
-        ``finder``: the page, as by `finder_for`.
-        """
+        """Note that the callback of `finder` downloads more by itself, and so has to run always."""
         if finder not in (UNKNOWN_FINDER, START) and self.cycle.is_ahead(finder - 1):
             self._admission.need_callback(finder - 1, "always")
 
     def note_lost_file(self, finder: int) -> None:
-        """Note that a pipeline could not download a file of an item.
-
-        ``finder``: the page whose callback made the item, as by `finder_for`.
-        """
+        """Note that a file of an item of the page `finder` (as by `finder_for`) could not be downloaded."""
         if (held := self.cycle.held.get(finder - 1)) is not None:
             held.lacks_file = True
 

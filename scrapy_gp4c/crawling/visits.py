@@ -284,10 +284,7 @@ class Visit:
         return response
 
     async def _judged(self, response: Response) -> Judgement | None:
-        """Return the comparison of the page with its copy, from its fetcher or made here.
-
-        None: the visit has ended meanwhile.
-        """
+        """Return the page's comparison with its copy, by its fetcher or made here; None: visit ended."""
         if isinstance(response, FetchedResponse):
             return response.result.judgement
         visits, request = self._visits, self._request
@@ -362,10 +359,7 @@ class Visit:
         return None if outcome == "error" and self._is_read_redirect(response) else outcome
 
     def _is_read_redirect(self, response: Response) -> bool:
-        """Whether the response is a redirect that the spider's callback gets: its target is compared then.
-
-        The target becomes the visit's compared part.
-        """
+        """Whether the spider's callback gets this redirect itself, so that its target is what is compared."""
         location = response.headers.get("Location")
         if response.status not in REDIRECTS or location is None:
             return False
@@ -487,10 +481,7 @@ class Visit:
         return self._visits.public_url(response.url) if "redirect_urls" in self._request.meta else None
 
     def _note_doubt(self, response: Response, page: PageReading, doubt: Doubt) -> None:
-        """Count a doubt about an answer, and take back changes that were the same block or error page.
-
-        ``page``: what was read of the answer.
-        """
+        """Count a doubt about an answer, and take back changes that were the same block or error page."""
         visits = self._visits
         if doubt.reason == NOT_WATCHED_REASON:
             line = (
@@ -514,10 +505,7 @@ class Visit:
         return url
 
     def _repeated(self, response: Response, page: PageReading) -> int | None:
-        """Return the page that this one only repeats under another URL; None: it repeats none.
-
-        ``page``: what was read of the response.
-        """
+        """Return the page that this one only repeats under another URL; None: it repeats none."""
         number = self._claim.page
         if self._visits.store.page(number).found_by == START:
             return None
@@ -603,10 +591,7 @@ class Visit:
         return self._end(response, "excluded", SAME_PAGE + url)
 
     def _note_first(self, page: PageReading, response: Response, *, is_repeat: bool = False) -> None:
-        """Count the text of a new page for the detection of crawler traps; warn where it shows one.
-
-        ``page``: what was read of it; ``is_repeat``: whether it is a second URL of a known page.
-        """
+        """Count the text of a new page, or of a second URL (`is_repeat`); warn where it reveals a trap."""
         if not self._is_compared_whole:
             return
         repeats = self._visits.cycle.repeats
@@ -763,10 +748,7 @@ def known_copy(cycle: Cycle, claim: Claim, *, is_redirected: bool = True) -> Kno
 
 
 def is_rebased(notes: bytes | None, rule: PageRule) -> bool:
-    """Whether a page's copy, by its packed `notes`, was cut out by a rule with other `watch` or `ignore`.
-
-    No answer can be compared with such a copy.
-    """
+    """Whether a page's copy, by its packed `notes`, was cut out by a rule with other `watch` or `ignore`."""
     return notes is not None and unpack(notes).part_sum != part_sum(rule.watch, rule.ignore)
 
 

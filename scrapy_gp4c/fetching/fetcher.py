@@ -340,10 +340,7 @@ class FetcherCrawl:
         self._pump()
 
     def _pump(self) -> None:
-        """Move pages from the queues to the downloader, by turns of hosts, and give back pages out of time.
-
-        Of a host with a delay, one page may wait in the downloader.
-        """
+        """Move pages from the queues to the downloader, by turns of hosts; give back pages out of time."""
         now_s, is_moving = clock_s(), True
         slots = self.crawler.engine.downloader.slots if self.crawler.engine else {}
         while is_moving:
@@ -488,10 +485,7 @@ class FetcherCrawl:
     # --- reading and callbacks
 
     def _judge(self, response: Response, task: PageTask, copy: KnownCopy, result: PageResult) -> bool:
-        """Compare a visited page with its copy; returns whether it is unchanged, as its callback sees it.
-
-        Sets fields of `result`, and ``meta["gp4c"]`` of the response's request.
-        """
+        """Compare a page with its copy, and fill `result`; returns whether its callback sees no change."""
         assert response.request is not None
         outcome: str | None = None
         if "cached" in response.flags:
@@ -616,10 +610,7 @@ class FetcherCrawl:
     # --- the owner's questions, in the worker's loop
 
     async def take(self, acknowledged: int) -> Reply:
-        """Return a reply with results since news number `acknowledged`.
-
-        Waits up to a second for results, and as long for the reactor.
-        """
+        """Wait up to a second for results; return a reply with those since news `acknowledged`."""
         self.asked_s = clock_s()
         await asyncio.sleep(POLL_S)  # each call costs the owner some ms: it brings the results of a while
         while not self.results and clock_s() - self.asked_s < LONG_POLL_S:

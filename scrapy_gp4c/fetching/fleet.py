@@ -359,10 +359,7 @@ class Fleet:
         return min(BATCH_PAGES, max(2, int(BATCH_S / delay_s))) if delay_s else QUICK_PAGES
 
     def _batch_for(self, host: str, state: FetcherState, now_s: float) -> Batch | None:
-        """Cut a batch of a host's waiting pages for a fetcher; None: no page could be pickled.
-
-        Pages with which fetchers ended come in ever smaller batches, as one of them may be the cause.
-        """
+        """Cut a batch for a fetcher, ever smaller for pages with which fetchers ended; None: no page."""
         waiting = self._waiting[host]
         losses = waiting[0].losses
         is_suspect = losses >= MOST_LOSSES - 1

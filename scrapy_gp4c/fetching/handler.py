@@ -252,10 +252,7 @@ class FetcherHandler(BaseDownloadHandler):
 def _yielded(
     result: PageResult, crawler: Crawler, run: Run, may_skip: bool, response: Response | Failure
 ) -> Iterator[Any]:
-    """Yield the items and requests of a callback that ran on a fetcher; raises CallbackError if it failed.
-
-    ``may_skip``: whether repeated requests for known pages may be dropped early.
-    """
+    """Yield the items and requests of a callback that ran on a fetcher; raises CallbackError if it failed."""
     info: Any = None
     if isinstance(response, Failure):
         mark = response.request.meta.get(META)  # type: ignore[attr-defined] # Scrapy sets it

@@ -85,10 +85,7 @@ class ObjectTable:
         return self._owner, number
 
     def take(self, request: Request) -> list[CallbackObject]:
-        """Replace copies of shared objects in a request by the objects of this process; returns these.
-
-        The request's meta `SHARED` names the objects, and is removed.
-        """
+        """Replace copies of shared objects in a request by this process's objects; returns these."""
         taken = []
         for (field, name), identity in request.meta.pop(SHARED, {}).items():
             values = getattr(request, field)

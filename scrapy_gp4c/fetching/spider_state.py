@@ -25,10 +25,7 @@ PAUSE: Final = 20
 
 
 def packed_attributes(spider: Spider, not_compared: set[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield names and pickled values of a spider's attributes, without Scrapy's own.
-
-    ``not_compared``: names to leave out; those that cannot be pickled are added.
-    """
+    """Yield names and pickled values of a spider's attributes, but for Scrapy's own and `not_compared`."""
     for name, value in list(vars(spider).items()):
         if name not in _OF_PROCESS and name not in not_compared:
             try:
@@ -64,10 +61,7 @@ class SpiderState:
         return unsent
 
     def apply(self, all_changes: list[Changes], *, is_last: bool = False) -> None:
-        """Apply changes of other processes to the spider: now, or later if the last time was just now.
-
-        ``is_last``: no other call may follow for long, so apply now.
-        """
+        """Apply changes of other processes, later if the last time was just now and this is not `is_last`."""
         self._incoming += all_changes
         if self._incoming and (is_last or time.perf_counter() >= self._due_s):
             self._look()
@@ -112,10 +106,7 @@ class OwnersState(SpiderState):
         """Identity of a fetcher -> number of changes that were sent to it."""
 
     def take(self, identity: str, changes: list[Changes], *, is_last: bool) -> None:
-        """Apply changes reported by a fetcher, and keep them for the others.
-
-        ``is_last``: no other call may follow for long, so apply them now.
-        """
+        """Apply changes reported by a fetcher, at once if `is_last`, and keep them for the others."""
         self.apply(changes, is_last=is_last)
         self._log += [(identity, change) for change in changes]
 

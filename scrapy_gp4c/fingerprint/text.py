@@ -698,10 +698,7 @@ def _excessive_reasons(left_out: list[LeftOut], remaining: str) -> set[str]:
 def _take_out(
     document: LexborNode, source: bytes, markup: _Markup, kept_reasons: frozenset[str]
 ) -> Iterator[LeftOut]:
-    """Remove the outermost elements that are not compared from the tree; yields their texts.
-
-    ``kept_reasons``: reasons for which nothing is removed.
-    """
+    """Remove the outermost uncompared elements, but for `kept_reasons`, from the tree; yields their texts."""
     taken: set[int] = set()
     inside: dict[int, bool] = {}
     in_main: dict[int, bool] = {}
@@ -748,10 +745,7 @@ def _take_out(
 
 
 def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
-    """Whether a hidden element is shown by a click on a tab or button in the page's text.
-
-    ``shown_ids``: ids that links and buttons show.
-    """
+    """Whether a hidden element is shown by a click on a tab or button in the page's text."""
     attributes = node.attributes
     role, identity = attributes.get("role") or "", attributes.get("id") or ""
     if role == "tabpanel" or attributes.get("hidden") == "until-found":
@@ -911,10 +905,7 @@ def _take_out_similar(document: LexborNode, markup: _Markup) -> Iterator[LeftOut
 
 
 def _mark_dates(document: LexborNode, markup: _Markup) -> None:
-    """Mark dates in bold, in lists of values and in tables as statements, and counts of views as clocks.
-
-    Labels and column heads decide.
-    """
+    """Mark dates in bold, lists of values and tables as statements, counts of views as clocks, by labels."""
     nodes = _find(markup.selectors(_DATES_BY_TAG, {}), document)
     values, tables = ([node for node in nodes if node.tag == tag] for tag in ("dd", "table"))
     for node in [node for node in nodes if node.tag not in ("dd", "table")][:_MOST_ROWS]:

@@ -185,10 +185,7 @@ def fetchers(value: Any) -> int | str:
 
 
 def check_private(address: int | str | None, *, is_insecure: bool) -> None:
-    """Raise SettingsError for Dask's scheduler on another machine without TLS: its clients can run code.
-
-    ``is_insecure``: whether the settings allow that.
-    """
+    """Raise SettingsError for Dask's scheduler on another machine without TLS: its clients can run code."""
     is_loopback = str(address).startswith(("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:"))
     if str(address).startswith("tcp://") and not (is_loopback or is_insecure):
         raise SettingsError(

@@ -552,10 +552,7 @@ def mask_relative(window: str) -> str:
 
 
 def _recent_words(word: str, last: Callable[[int], str]) -> int:
-    """Return how many words a phrase such as "yesterday" or "i går" has that ends with `word`; 0: none does.
-
-    ``last``: returns the word so many places before.
-    """
+    """Return how many words a phrase such as "i går" has of which `word` is the last; 0: it is of none."""
     phrase = word
     for size in range(1, 4):
         if phrase in RECENT:
@@ -574,10 +571,7 @@ class _Masks:
         self._text = text
 
     def may_be_around(self, first: int, last: int, done: int) -> bool:
-        """Whether digits at `first` to `last` may be noise, by a cheap test of their shape and near words.
-
-        ``done``: end of the text that is masked already.
-        """
+        """Whether digits at `first` to `last` may be noise, by a cheap test of their shape and near words."""
         around = self._text[max(first - _REACH, done) : last + _REACH]
         return (
             _SHAPE.search(self._text, first, last + 8) is not None
@@ -1071,10 +1065,7 @@ def _clock(number: re.Match[str]) -> str:
 
 
 def _is_of_date(text: str, first: int, last: int, begin: int, end: int) -> bool:
-    """Whether the digits at `first` to `last` are a year, or a day beside the name of a month.
-
-    ``begin``, ``end``: part of the text that may have that name.
-    """
+    """Whether digits are a year, or a day beside a month's name in the text from `begin` to `end`."""
     if last - first == 4 and _YEAR_DIGITS.match(text, first):
         return True
     if last - first > 2:
