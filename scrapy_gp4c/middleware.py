@@ -323,7 +323,7 @@ _LOSSES: Final = (
 
 _CHUNK_BYTES: Final = 65_536
 MAX_BYTES_AT_ONCE: Final = 2**21
-"""A body that decodes to more is checked beside the reactor."""
+"""Size up to which a decoded body is checked in the reactor; a larger one is checked in a thread."""
 MAX_DECODED_BYTES: Final = 2**26
 """Unpacked size up to which a body is checked for its end: a larger one may be a bomb."""
 MAX_MEMBERS: Final = 100
@@ -385,7 +385,7 @@ def _inflates(decompressor: Any, body: bytes, most: int) -> bool:
 
 
 def _counted(decoded: int, chunk: bytes, most: int) -> int:
-    """Decoded bytes with a further chunk; raises _LargeBodyError where they are too many."""
+    """Return the number of decoded bytes with a further chunk; raises _LargeBodyError above `most`."""
     if decoded + len(chunk) > most:
         raise _LargeBodyError
     return decoded + len(chunk)

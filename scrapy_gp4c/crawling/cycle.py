@@ -845,7 +845,7 @@ class Cycle:
         return self.rules.allows(page, self.store.page(page))
 
     def may_visit(self, page: int) -> bool:
-        """Whether a page may get an unplanned visit: its rule allows it, and not two visits failed."""
+        """Whether a page may get an unplanned visit: its rule allows it, and it failed at most once."""
         return not self.is_claimed(page) and self.store.page(page).failures <= 1 and self.allows(page)
 
     def leave_to_others(self, pages: Iterable[int]) -> None:

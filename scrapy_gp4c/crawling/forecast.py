@@ -345,8 +345,7 @@ def _visits(store: Store, page: int) -> dict[int, Array]:
 def _why_not(state: Columns, page: int, site: int, record: CycleRecord, settings: Settings) -> str:
     """Return the reason why a cycle did not visit a page.
 
-    ``state``: the page's columns before the cycle, ``[1]``; ``site``: key of its site; ``record``: of the
-    cycle.
+    ``state``: the page's columns before it, ``[1]``; ``site``: key of the page's site.
     """
     cycle, plan = record["cycle"], record.get("plan")
     if plan is not None and page >= plan.get("known", page + 1):

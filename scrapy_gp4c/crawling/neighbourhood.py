@@ -59,7 +59,7 @@ UNRELATED: Final = frozenset(
 )
 """Columns that do not depend on other pages."""
 PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND, *measured.LINKED)) - {*terminals.CLUSTERED, *KINDS_OF}
-"""Columns that follow from the columns that every page has, and from its directory."""
+"""Columns for which a page's stored columns (`COLUMNS`) and its directory are enough to be read."""
 _LIFTED: Final = frozenset(KINDS_OF)
 """Columns that depend on how much claims of a site (such as ``lastmod``) raise the chance of a change."""
 

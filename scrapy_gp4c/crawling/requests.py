@@ -46,7 +46,7 @@ from scrapy_gp4c.store.records import StoredRequest
 logger = foreign_safe_logger(__name__)
 
 META: Final = "gp4c"
-"""Key in ``Request.meta``: False opts out; a `Claim` marks a request in flight; then a result dict."""
+"""Key in ``Request.meta``; value: False to opt out, a `Claim` during a visit, then the visit's result."""
 FOUND_BY: Final = "gp4c_found_by"
 """Key in ``Request.meta``: finder of the request, the page (number + 1) whose callback yielded it."""
 WEIGHT: Final = "gp4c_weight"
@@ -507,7 +507,7 @@ class Rebuilder:
         self.by_url_alone = type(crawler.request_fingerprinter) in (RequestFingerprinter, PageFingerprinter)
         self._ignored: tuple[str, ...] = getattr(crawler.request_fingerprinter, "ignored", ())
         self.named_params = tuple(name for name in self._ignored if name not in IGNORED_PARAMS)
-        """Ignored URL parameters that the project added to `IGNORED_PARAMS`, those of campaigns."""
+        """Ignored URL parameters that the project has named, without those of campaigns."""
         self.link_params = tuple(name for name in self._ignored if name in IGNORED_PARAMS)
         """Ignored URL parameters of campaigns: to a callback, links that differ in these are the same."""
         # Another version of Scrapy may hash otherwise: then every fingerprint is Scrapy's own.

@@ -757,8 +757,7 @@ def known_judgement(
 ) -> Judgement | None:
     """Return the judgement of a body that is byte by byte the copy's, and need not be read; None: it is not.
 
-    ``request``: as it was sent last; ``watched``: compared part of the response; ``texts``: those of pages
-    judged before.
+    ``request``: as it was sent last; ``watched``: compared part; ``texts``: of pages compared before.
     """
     if copy.fingerprint is None or copy.notes is None or copy.needs_text:
         return None
