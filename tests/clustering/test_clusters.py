@@ -361,6 +361,7 @@ def test_copies_are_of_recorded_cycles(tmp_path: Path) -> None:
     assert other.grouping("cluster") is not near.grouping("cluster")
 
 
+@pytest.mark.slow
 def test_both_engines_and_a_late_first_time(tmp_path: Path) -> None:
     """Engines agree; clusters that are made anew after the end change nothing."""
     contents = contents_of(tmp_path, random_pages(5, 12, 6))

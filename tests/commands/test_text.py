@@ -51,6 +51,7 @@ def test_a_page_is_shown_as_it_is_compared(address: str, project_directory: Path
     assert NO_TEXT not in missing
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_fetched_is_one_error(project_directory: Path) -> None:
     """With the reason."""
     for url, error in (("http://127.0.0.1:1/", "cannot fetch http://127.0.0.1:1/: "), ("a", "'a' is no URL")):

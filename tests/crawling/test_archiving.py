@@ -77,6 +77,7 @@ def text_of(words: str) -> str:
     return f"A page A page {words}"
 
 
+@pytest.mark.slow
 async def test_a_callback_is_told_what_the_page_said_before(site: Site, store_path: Path) -> None:
     """New, unchanged, changed, changed back, gone, not modified; large pages and images too."""
     large = " ".join(f"word{number}" for number in range(9_000))

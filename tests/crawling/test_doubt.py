@@ -515,7 +515,7 @@ async def test_deleted_pages_that_lead_home_settle(
 async def test_a_site_that_refuses_gives_its_visits_to_others(
     status: int | None, wait: str | None, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It gets 5 requests, and none in the next cycle where it asks for that; without a status it hangs up.
+    """It gets 5 requests or 6, and none in the next cycle where it asks for that; without a status it hangs up.
 
     A status that says nothing of a whole site refuses it where its pages answered before.
     """
@@ -559,8 +559,9 @@ async def test_a_site_that_refuses_gives_its_visits_to_others(
         # The sixth may leave before the errback of the fifth, which might ask again, has ended.
         assert errors in (5, 6)
         assert record["visited"] == 40
-        refused = 0 if wait else errors
-        assert Counter(hosts) == Counter({"127.0.0.1": refused, "127.0.0.2": 40 - refused})
+        visits = Counter(hosts)
+        assert visits["127.0.0.1"] in ((0,) if wait else (5, 6))
+        assert visits.total() == 40
     finally:
         await site.close()
 

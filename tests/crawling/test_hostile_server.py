@@ -196,6 +196,7 @@ def hosts() -> Iterator[Site]:
     pytest_twisted.blockon(site.close())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [False, True])
 async def test_one_outcome_each(asked: bool, hosts: Site, store_path: Path) -> None:
     """Timeouts, resets, loops, bombs, floods, broken bodies, robots denial: one outcome per planned page.

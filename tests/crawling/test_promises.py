@@ -208,6 +208,7 @@ async def test_requests_promise_for_their_own_page_alone(
     assert said["/terms/3"] == {"gp4c_min_interval": "6h"}  # the newest request counts
 
 
+@pytest.mark.slow
 async def test_a_watched_part_alone_is_compared_kept_and_shown(
     site: Site,
     pages: type[Pages],

@@ -119,6 +119,7 @@ async def test_links_with_new_tokens_are_a_trap(
         assert len(urls) <= 1 + 11 + 12 * 5 + 3 * 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "is_capped"),
     [

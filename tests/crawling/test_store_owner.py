@@ -118,6 +118,7 @@ def test_a_wrong_setting_is_told_once(project: Path) -> None:
     assert "Traceback" not in output
 
 
+@pytest.mark.slow
 def test_a_project_that_is_read_only_is_one_line(project: Path) -> None:
     """As in a container, where nobody has made the directory of Scrapy's data."""
     with_config(project)

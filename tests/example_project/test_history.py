@@ -58,6 +58,7 @@ def test_growth_is_what_the_web_shows(tmp_path):
         np.testing.assert_array_equal(history.changed[cycle], web.changed(cycle + 2)[pages])
 
 
+@pytest.mark.slow
 def test_discovery_finds_new_pages_sooner_at_the_same_change_rate():
     """On three seeds, at 5%: a mean delay of 1.2 cycles at most, and 3% fewer changes per visit at most."""
     choices, rows = CrawlChoices(), {0.0: [], 0.1: []}

@@ -206,6 +206,7 @@ print(Link.give_times[1] - Link.give_times[0])
 """
 
 
+@pytest.mark.slow
 def test_a_host_has_a_grace_after_a_batch_that_did_not_come_back(tmp_path: Path) -> None:
     """A request that left at the batch's end may still be on its way when the next fetcher gets the host."""
     command = [sys.executable, "-c", SILENT, str(tmp_path / "store")]

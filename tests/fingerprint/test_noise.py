@@ -188,6 +188,7 @@ def test_what_a_page_is_about_is_no_clock() -> None:
     assert all(outcomes(pages))
 
 
+@pytest.mark.slow
 def test_hostile_pages_take_time_in_proportion() -> None:
     """Labels, counters and quotation marks without end."""
     for body in ("<p>Related</p><p>1$ x</p>" * 9000, "<b>1</b>" * 20_000, "<p>“a 1 visitor" * 9000):

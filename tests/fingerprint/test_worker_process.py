@@ -89,6 +89,7 @@ async def test_texts_come_with_fingerprints_where_they_are_asked_for(beside: Fin
         assert [(one.normal, one.text) for one in reads] == [(normalise(text), text) for text in texts]
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_costs_no_fingerprint(beside: FingerprintProcess) -> None:
     """What it was asked is made here, and the next page has a new process."""
     responses = pages()[-3:]
@@ -223,6 +224,7 @@ def test_a_waiting_page_is_not_copied_in_the_crawl(beside: FingerprintProcess) -
     assert peak < 2 * len(page.body)
 
 
+@pytest.mark.slow
 def test_parts_are_cut_out_there(beside: FingerprintProcess) -> None:
     """As they are here, of every class and encoding."""
     rules = [(("//p[position() < 9]", "//main/text()", "count(//p)"), ("//main/b",)), ((), ("//p",))]
@@ -242,6 +244,7 @@ def test_parts_that_take_the_process_too_long_are_given_up(beside: FingerprintPr
         beside.cut(slow, None, ("//*[contains(., //p[last()])]",), ()).result()
 
 
+@pytest.mark.slow
 async def test_what_is_learned_of_noise_is_learned_there(beside: FingerprintProcess) -> None:
     """Reading and notes are those that are made here."""
     body = "<html><body><main>" + "".join(f"<p>w{n} words</p>" for n in range(9_000)) + "<p>{} readers</p>"

@@ -122,6 +122,7 @@ COMMANDS = sorted(
 )
 
 
+@pytest.mark.slow
 def test_every_command_names_the_extra(tmp_path: Path) -> None:
     """Or it needs none, and shows its help."""
     blocked = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in training.EXTRAS)
