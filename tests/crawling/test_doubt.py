@@ -515,7 +515,7 @@ async def test_deleted_pages_that_lead_home_settle(
 async def test_a_site_that_refuses_gives_its_visits_to_others(
     status: int | None, wait: str | None, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It gets 5 requests or 6, and none in the next cycle where it asks for that; without a status it hangs up.
+    """It gets 5 or 6 requests, and none in the next cycle if it asks for that; without a status it hangs up.
 
     A status that says nothing of a whole site refuses it where its pages answered before.
     """
