@@ -25,7 +25,7 @@ MOST_SPLIT_WORDS: Final = 100_000
 MOST_ANCHORED_WORDS: Final = 30_000
 """Words of a differing stretch, on either side, in which anchors are looked for."""
 MOST_COMPARED_WORDS: Final = 12_000
-"""Words of differing stretches (each counts at least four) after which the rest is one difference."""
+"""Words of differing stretches (each counts at least four) after which all that follows is one difference."""
 _BEFORE: Final = {" ": "", "-": "[-", "+": "{+"}
 _BEHIND: Final = {" ": "", "-": "-]", "+": "+}"}
 _MARKED: Final = re.compile(r"\[-(?:(?!\[-).)*?-\]|\{\+(?:(?!\{\+).)*?\+\}")
@@ -98,7 +98,7 @@ class Hunk(NamedTuple):
 
 
 def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[Hunk]:
-    """Return the differences of two texts, with `context` common words around; [] if all words are equal."""
+    """Return the differences of two texts, with `context` common words around each; [] if there are none."""
     if before == after:
         return []  # words of a megabyte of Han take a hundred
     first = 1
@@ -122,7 +122,10 @@ def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[H
 
 
 def _without_ends(before: str, after: str) -> tuple[str, str, str]:
-    """Return the common head of two texts, and of each the part before the common tail, with some context."""
+    """Return the common head of two texts, and each text without common head and tail.
+
+    Some characters of head and tail (`CONTEXT_CHARACTERS`, up to a blank) are left to both as context.
+    """
     shorter = min(len(before), len(after))
     head = bisect_left(range(shorter), True, key=lambda n: before[: n + 1] != after[: n + 1])
     tail = bisect_left(
@@ -139,7 +142,8 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """Return `difflib` opcodes between word lists; only words between common head and tail are compared."""
+    """Return `difflib` opcodes that turn words `old` into `new`: common first and last words at once, those
+    between by `_inner_opcodes`."""
     shorter = min(len(old), len(new))
     head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     tail = next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)
@@ -152,7 +156,7 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
 
 
 def _inner_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """Return opcodes between word lists, in linear time: long lists are cut at anchors.
+    """Return `difflib` opcodes that turn words `old` into `new`, in linear time, as anchors cut long lists.
 
     Anchors are words that each side has once, in the longest order that both share: the idea of Bram Cohen's
     patience diff. A long stretch without anchors is replaced as a whole, as is what follows many short ones.
@@ -219,7 +223,7 @@ def _joined(codes: list[Opcode]) -> list[Opcode]:
 
 
 def _grouped(codes: list[Opcode], context: int) -> Iterator[list[Opcode]]:
-    """Yield groups of opcodes with at most `context` equal words around, as `difflib` groups them."""
+    """Yield groups of opcodes with at most `context` equal words around each, as `difflib` groups them."""
     matcher: Any = SequenceMatcher(None, "", "")
     matcher.opcodes = codes
     yield from matcher.get_grouped_opcodes(context)

@@ -8,9 +8,10 @@ simple random sample of all pages, so the shadows that a cycle leaves unvisited 
 the pages that it leaves unvisited, and the share of them whose copy is out of date estimates the share out
 there. docs/lab/closing-the-loop.md explains both with an example.
 
-Related pages of a shadow must leave out its own page, which is visited in every cycle: the shadow would
-otherwise be visited just when its page has changed, and the others would seem too good. Its visits as an
-ordinary page take that place (`LeaveOneOut`).
+A score may read what visits found on related pages (of the same directory, site or cluster). The columns
+that tell a shadow this must leave out the visits to its own page, which is visited in every cycle: the shadow
+would otherwise be visited just when its page has changed. They count the visits that the page would have had
+as an ordinary one instead (`LeaveOneOut`). S is the number of shadows.
 
 Interval: E. B. Wilson 1927, "Probable inference, the law of succession, and statistical inference", JASA
 22, with the effective sample size of a prediction from m sampled pages to M others, m * M / (m + M).
@@ -79,10 +80,10 @@ class Interval(NamedTuple):
 
 
 def predict(changed: int, sampled: int, others: int) -> Interval | None:
-    """Estimate the changed share of `others` unseen pages by `changed` of `sampled` pages, a random sample.
+    """Estimate the share of `others`, unvisited pages, that changed; of a random sample `changed` did.
 
-    The sample's share p and that of the others differ with variance p (1 - p) (1 / m + 1 / M): Wilson's
-    interval with the effective size m * M / (m + M). None without a sample or without others.
+    Wilson's interval, see the module's text, with m = `sampled`, the size of the sample, and M = `others`.
+    None if either is 0.
     """
     if not sampled or not others:
         return None
@@ -95,7 +96,7 @@ def predict(changed: int, sampled: int, others: int) -> Interval | None:
 
 
 class Tally(NamedTuple):
-    """Numbers of pages of the control group in a cycle, for the estimates."""
+    """Numbers of pages of the control group in a cycle, from which `estimates` are made."""
 
     judged: int
     """Pages whose visit told whether they had changed."""
@@ -106,11 +107,11 @@ class Tally(NamedTuple):
 
 
 def estimates(tally: Tally, copies: int, judged: int, changed: int, first: int) -> PanelEstimates | None:
-    """Return estimates for the whole store, as the cycle record holds them; None without a sample.
+    """Return estimates for all pages of the store, as the cycle record holds them; None without a sample.
 
     ``tally``: of the control group; ``copies``: number of pages with a copy, and not gone, before the cycle;
-    ``judged``: number of its visits that told whether a page changed, ``changed``: of those that found a
-    change; ``first``: of first visits.
+    ``judged``: number of all visits of the cycle that told whether a page changed; ``changed``: number of
+    these that found a change; ``first``: number of first visits.
 
     Returned are ``changed_share``, the share of the pages with a copy that had changed since their last
     visit, before the visits of the cycle, and ``freshness``, the share of the copies that are current after
@@ -149,10 +150,9 @@ def describe_estimates(estimated: PanelEstimates | None) -> str:
 
 
 def new_shadows(pages: npt.NDArray[np.uint32], state: columns.Columns) -> Array:
-    """Return shadows, dtype `SHADOW` ``[S]``, of pages that enter the control group, with the pages' state.
+    """Return first shadows, dtype `SHADOW` ``[S]``, of pages that enter the control group: their own state.
 
-    A shadow is the state that a page would have as an ordinary one. ``pages``: uint32 ``[S]``; ``state``:
-    their columns ``[S]``.
+    ``pages``: ids, uint32 ``[S]``; ``state``: columns of these pages, each ``[S]``.
     """
     shadows = np.zeros(len(pages), SHADOW)
     shadows["page"] = pages
@@ -163,26 +163,29 @@ def new_shadows(pages: npt.NDArray[np.uint32], state: columns.Columns) -> Array:
 
 
 class PanelVisits(NamedTuple):
-    """Visits of the open cycle to the pages of the control group, in the order of their shadows, ``[S]``."""
+    """Visits of the open cycle to the pages of the control group: an entry for each shadow, ``[S]``."""
 
     state: Mapping[str, Array]
-    """Columns of the pages themselves."""
+    """Page columns (the real state, not the shadow's)."""
     judged: Bools
+    """Whether there was a visit that told whether the page had changed."""
     changed: Bools
+    """Whether that visit found a change."""
     predicted: npt.NDArray[np.float64]
-    """Probability of a change before the visit; 0 without one."""
+    """Probability of a change before that visit; 0 without a visit."""
 
     def only(self, seen: Bools) -> "PanelVisits":
-        """Return the visits that a round has seen; ``seen``: bool ``[S]``."""
+        """Return these visits with all that are not `seen` (bool ``[S]``) marked as no visits."""
         return PanelVisits(self.state, self.judged & seen, self.changed & seen, self.predicted * seen)
 
 
 def panel_visits(
     pages: KnownPages, shadows: Array, visits: Array, cycle: int
 ) -> tuple[PanelVisits, npt.NDArray[np.intp]]:
-    """Return visits of the open cycle to the control group, and the position of each in `visits`, ``[S]``.
+    """Return the judged visits among `visits`, of the open cycle, to the control group, and their positions.
 
-    The position is ``len(visits)`` for a page without a visit. ``shadows``: dtype `SHADOW` ``[S]``.
+    Positions in `visits` are ``[S]``: ``len(visits)`` for a page without a judged visit. ``shadows``: dtype
+    `SHADOW` ``[S]``.
     """
     ids = np.ascontiguousarray(shadows["page"])
     state = columns_in_order(pages, ids)
@@ -198,7 +201,7 @@ def panel_visits(
 
 
 class LeaveOneOut:
-    """Columns of related pages for shadows in a round; each shadow's leave out the visits to its own page."""
+    """Columns of related pages for shadows in a round, without the real visits to each shadow's own page."""
 
     def __init__(self, related: Related, shadows: Array, panel: PanelVisits, cycle: int) -> None:
         self._related = related
@@ -208,9 +211,11 @@ class LeaveOneOut:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the columns of related pages, as of `Related`."""
         return self._related.names
 
     def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
+        """Compute column `name` of all shadows, `rows` in number; ``state``: their columns, as ``group``."""
         groups = state["group"]
         level: Level = "directory" if name in BY_DIRECTORY else "site"
         if name == "near":
@@ -235,9 +240,10 @@ class LeaveOneOut:
         return groups if level == "directory" else self._related.sites_of(groups)
 
     def _window(self, level: Level | None, groups: Array) -> Sums:
-        """Return sums of changes and visits of the last cycles, with shadows in place of their pages.
+        """Return changes and visits of each shadow's directory or site in the last `WINDOW_CYCLES` and now.
 
-        ``level``: of the groups that are summed, None: all pages; ``groups``: directories of the pages.
+        Visits to the shadow's page are replaced by those that it would have had as an ordinary page.
+        ``level``: directory or site, None: all pages; ``groups``: directory of each page, ``[S]``.
         """
         if level is None:
             changes, visits = self._related.crawl
@@ -249,7 +255,10 @@ class LeaveOneOut:
         return Sums(changes - self._panel.changed, visits - self._panel.judged)
 
     def _of_clusters(self, clusters: Array, including_now: bool) -> Floats:
-        """Return the changed share of visits to clusters, with visits of shadows in place of their pages'."""
+        """Return the changed share of recent visits to each shadow's cluster (`clusters`, ``[S]``).
+
+        Visits to the shadow's page are replaced as in `_window`. ``including_now``: count this cycle too.
+        """
         now, recent = (
             Sums(*(sums[clusters] for sums in sums_of_groups))
             for sums_of_groups in self._related.of_clusters()
@@ -266,12 +275,18 @@ class LeaveOneOut:
         return so_far(now, Sums(now.changes + recent.changes, now.visits + recent.visits))
 
     def _last(self, name: str, cycles: int | Array) -> Array:
-        """Return in how many of the last finished cycles the shadows' bit `name` is set, ``[S]``."""
+        """Return in how many of the last `cycles` finished ones each shadow's bit `name` is set: ``[S]``.
+
+        ``name``: as "judged", see `remember_cycle`.
+        """
         bits = np.left_shift(1, cycles) - 1
         return np.asarray(np.bitwise_count(self._shadows[name] & bits))
 
     def _since(self, level: Level, state: Mapping[str, Array]) -> Sums:
-        """Return sums of changes of related pages since a shadow's last visit, without those of its page."""
+        """Return changes found, and expected, in each shadow's directory or site since its own last visit.
+
+        Those of the shadow's page are left out.
+        """
         sums = self._related.since(level)
         cycles = np.minimum(self._cycle - 1 - state["last_cycle"], sums.changes.shape[1] - 1)
         index = self._rows(level, state["group"]), cycles
@@ -293,10 +308,10 @@ class LeaveOneOut:
 
 
 def remember_cycle(shadows: Array, panel: PanelVisits | None, visited: Array, outdated: Array) -> None:
-    """Add a cycle to the shadows' columns that have a bit for each of the last cycles, in place.
+    """Add a cycle to the shadows' columns about the last cycles (a bit each, or a number), in place.
 
-    ``panel``: visits of the cycle, None where no score reads columns of related pages; ``visited``: rows of
-    the shadows that the cycle would have visited; ``outdated``: of those among them that it would have found
+    ``panel``: real visits of the cycle, None where the score reads no related pages; ``visited``: rows of
+    the shadows that the cycle would have visited; ``outdated``: rows among these that it would have found
     changed.
     """
     for name in ("judged", "changed", "visited", "outdated"):
@@ -322,11 +337,10 @@ def choose_shadows(
 ) -> tuple[Bools, PanelVisits | None]:
     """Return which shadows the open cycle would have visited, bool ``[S]``, and the visits to their pages.
 
-    The visits are None where the score depends on no related page. Call it before the cycle is closed.
-    Shadows take part in the ranking of every round by the formula, clock and seed of its record, even if
-    settings have changed since it was planned. ``visits``: those of the cycle, dtype `VISIT`; ``shadows``:
-    dtype `SHADOW` ``[S]``, as the cycle before left them; ``function_in_use``: see `functions.recorded`, also
-    for errors.
+    The visits are None where the score depends on no related page. Call it before the cycle is closed. In
+    every round shadows are ranked by the formula, clock and seed of the cycle's `record`, even if settings
+    have changed since. ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]``, as
+    the cycle before left them; ``function_in_use``: see `functions.recorded`, also for errors.
     """
     plan, cycle = record["plan"], record["cycle"]
     visited = np.asarray(shadows["n"] < warmup_visits)
@@ -368,7 +382,7 @@ def _sites(known: KnownPages, pages: Array) -> Array:
 
 
 def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
-    """Return those `needed` columns of pages that shadows lack: sizes, search gains, weights, claims."""
+    """Return those of the `needed` columns that pages have and shadows lack: sizes, weights, claims etc."""
     optional = (discovery, sizes, measured, refresh_value, weights)
     names = [name for module in optional for name in module.COLUMNS if name in needed]
     if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
@@ -378,7 +392,7 @@ def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
 
 
 class _Ranking(NamedTuple):
-    """A planned round in which the policy chose pages by a score."""
+    """Where the ranking of a planned round was cut, and what was known when it was planned."""
 
     cut: tuple[float, int]
     """Score and draw of the last page chosen."""
@@ -413,12 +427,12 @@ def advance(
     distance_bits: int,
     function_in_use: ScoreFunction | None = None,
 ) -> tuple[Array, Tally]:
-    """Return the shadows after a cycle that is over and not yet closed, and the counts for its estimates.
+    """Return the shadows after a cycle that is over and not yet closed, and its `Tally`.
 
     ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]`` as the cycle before
-    left them; ``record``: of the cycle, with all rounds; ``function_in_use``: as for `choose_shadows`.
-    The shadow of a page without a compared visit in this cycle (an error, a rest after errors) stays as it
-    is; the page's next compared visit covers the time since.
+    left them; ``record``: of the cycle, with all rounds; ``function_in_use``: see `functions.recorded`.
+    The shadow of a page without a judged visit in this cycle (an error, a rest after errors) stays as it is;
+    the page's next judged visit covers the time since.
     """
     judged_visits = visits[["page", "outcome", "fingerprint"]][np.isin(visits["outcome"], JUDGED)]
     _, rows, of_visit = np.intersect1d(
@@ -445,13 +459,13 @@ def advance(
 
 
 def close_cycle(store: Store, record: CycleRecord, settings: Settings) -> PanelEstimates | None:
-    """Advance the shadows of the open cycle and return the estimates that they allow, for its record.
+    """Store the shadows after the open cycle, and return the estimates that they allow, for its record.
 
     None where there is no control group, where no score divides chosen pages from others, or where the
     recorded formula cannot be computed.
 
-    Call it before the cycle's visits are applied to the columns. The shadows of the cycle before are kept
-    too, so that a cycle that is resumed after a kill is closed from where it began.
+    Call it before the cycle's visits are applied to the columns. The store keeps the shadows of the cycle
+    before too, so that a cycle that is resumed after a kill can be closed from them again.
     """
     plan, distance_bits = record.get("plan"), settings.distance_bits
     if settings.panel <= 0.0 or plan is None or not has_cut(plan):

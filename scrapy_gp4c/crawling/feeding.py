@@ -2,8 +2,9 @@
 
 What the spider yields for a page today is sent, not the stored request. Hence a page whose finder (the page
 that links to it) is planned in the same cycle waits until that visit has ended, callback included. A page
-whose request carries data waits until nothing else is left to do: any page, an errback or a queue may lead
-to it. Then it is sent as it is stored.
+whose request carries data (``cb_kwargs`` or ``meta`` that the spider puts there, see
+`scrapy_gp4c.crawling.request_data`) waits until nothing else is left to do: any page, an errback or a queue
+may lead to it. Then it is sent as it is stored.
 """
 
 import logging
@@ -43,10 +44,10 @@ class Frontier:
     def __init__(
         self, pages: Iterable[int], read: Callable[[Sequence[int]], list[StoredRequest]], window: int
     ) -> None:
-        """Take the plan.
+        """Take the plan: ``pages``, their ids in the order to visit.
 
-        ``pages``: page ids in the order to visit; ``read(pages)``: their stored requests, in that order;
-        ``window``: how many pages of one host may be in the queue at a time.
+        ``read(pages)``: returns the stored requests of some pages, in that order; ``window``: how many pages
+        of one host may be in the queue at a time.
         """
         self._plan = array("Q", pages)
         self._read = read
@@ -68,11 +69,11 @@ class Frontier:
         self._plan.extend(pages)
 
     def forget_queued(self) -> None:
-        """Empty the windows of all hosts, after the queue has lost its requests."""
+        """Count no page as queued any more, after Scrapy's queue has lost its requests."""
         self._queued.clear()
 
     def feed(self, host_done: str | None = None) -> Iterator[tuple[int, StoredRequest]]:
-        """Yield (page, stored request) of the pages to queue now.
+        """Yield (page, stored request) of the pages to queue now, as far as windows and plan have room.
 
         ``host_done``: the host of a page fed earlier that has just left the queue for the downloader.
         """
@@ -134,7 +135,7 @@ NOT_REBUILT: Final = "gp4c/not_rebuilt"
 
 
 class Feeder:
-    """Feeds the plan of a cycle to Scrapy's queue, and keeps the pages that have to wait before that."""
+    """Feeds the plan of a cycle to Scrapy's queue, and holds back the pages that have to wait."""
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class Feeder:
         crawler: Crawler,
         hears_idle: bool,
     ) -> None:
-        """Take a cycle and the pages that it still has to visit.
+        """Take a cycle and ``pages``, those that it still has to visit.
 
         ``per_host``: number of requests that Scrapy sends to a host at a time; ``admission``: queues requests
         of visits, and has the spider's own requests of this run; ``hears_idle``: whether the project handles
@@ -182,13 +183,13 @@ class Feeder:
         return self._frontier.is_read and not self.deferred and not self.waiting
 
     def feed_deferred(self) -> None:
-        """Feed the deferred pages again; those whose requests still lack a value are left to the spider."""
+        """Feed again the pages whose requests lacked a value; of one that still does, see `_defer`."""
         self._frontier.extend(self.deferred)
         self.deferred = array("Q")
         self.feed()
 
     def release(self) -> None:
-        """Feed the pages that wait for their finders, as nothing else is left to do; some become `late`."""
+        """Feed the pages in `waiting`, as nothing else is left; those of a `late` finder become late too."""
         late = set(self.late)
         for finder in list(self.waiting):
             pages = self.waiting.pop(finder)
@@ -271,7 +272,7 @@ class Feeder:
         self._frontier.extend(pages)
 
     def feed(self, host_done: str | None = None) -> None:
-        """Queue the pages for which their hosts have room; one that cannot be queued gives way to the next.
+        """Queue pages as far as there is room for their hosts; where one cannot be queued, try the next.
 
         ``host_done``: the host of a planned page that has just left the queue.
         """
@@ -283,6 +284,7 @@ class Feeder:
                     unused.append(host_of(stored))
 
     def _end_waits(self) -> None:
+        """Feed the pages in `waiting` whose finders' visits have ended."""
         ended = [page + 1 for page in self._cycle.ended if page + 1 in self.waiting]
         self._cycle.ended.clear()
         if START in self.waiting and has_started(self._crawler):
@@ -330,9 +332,10 @@ class Feeder:
         return self._hears_idle and int(self._cycle.finders([page])[0]) == UNKNOWN_FINDER
 
     def _defer(self, page: int, stored: StoredRequest, lacks: list[str]) -> None:
-        """Keep a page whose request lacks values, by their names `lacks`, to be tried again.
+        """Keep a page whose request lacks values, by their names `lacks`, to be tried again at most twice.
 
-        That is when the spider's requests have ended, and then after a visit of the page's finder.
+        The first time it is tried when the spider's requests have ended, then after a visit of its finder;
+        at last it is left to the spider (`end_unasked`).
         """
         self._tries[page] += 1
         if self._tries[page] == 1:

@@ -1,6 +1,7 @@
 """What a policy may look at when it plans: columns, visits so far, related pages, clusters and sites.
 
-In a store without clusters no pages are near each other: policies take samples, and visit no neighbours.
+Related pages are those of a page's directory, site or cluster (`Neighbourhood`). Without clusters in a store
+none are near each other by cluster or link: policies that sample then visit no neighbours.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -59,7 +60,7 @@ UNRELATED: Final = frozenset(
 )
 """Columns that do not depend on other pages."""
 PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND, *measured.LINKED)) - {*terminals.CLUSTERED, *KINDS_OF}
-"""Columns for which a page's stored columns (`COLUMNS`) and its directory are enough to be read."""
+"""Columns that follow from stored columns (`COLUMNS`) and directories, without clusters or claims."""
 _LIFTED: Final = frozenset(KINDS_OF)
 """Columns that depend on how much claims of a site (such as ``lastmod``) raise the chance of a change."""
 
@@ -150,7 +151,7 @@ class Clusters:
         return self._stored.popularity
 
     def seen_by(self, visits: CycleVisits) -> Clustered:
-        """Return counts of visits to clusters, of the last cycles and of `visits`, those of this cycle."""
+        """Return counts of visits by cluster: in the last cycles, and in this one by its `visits` so far."""
         clusters = len(self._stored.groups.order)
         return Clustered(clusters, self._finished, self._counted(visits.pages, visits.outcomes))
 
@@ -223,7 +224,7 @@ class Neighbourhood:
         return RecentVisits(self._cycle, self._finished, self._last[1])
 
     def columns(self, columns: Mapping[str, Array], pages: slice | Array) -> Mapping[str, Array]:
-        """Return `columns` of `pages`, with the columns ``cluster`` and ``popularity`` if these are read."""
+        """Return `columns` of `pages`, with ``cluster`` and ``popularity`` added where these are read."""
         if self._is_linked:
             columns = {**columns, "popularity": self._popularity[pages]}
         return {**columns, "cluster": self.clusters.number[pages]} if self._is_clustered else columns
@@ -295,7 +296,7 @@ class Neighbourhood:
         return counts, pages_with_claims(parts, len(keys), self._cycle)
 
     def _ages(self) -> npt.NDArray[np.int64]:
-        """Return evidence, by site, for ages that pages claimed at their first visit."""
+        """Return `evidence_of_ages`, ``[S]``: whether ages at the first visit predict change rates."""
         number, sums = self._directories.site, self._site_sums
         parts = ((number[columns["group"]], columns) for _, columns in self._known.blocks())
         return evidence_of_ages(parts, self._directories.sites, sums.crawl_rate)

@@ -85,7 +85,7 @@ def some_columns(known: KnownPages, pages: Pages, names: Sequence[str]) -> dict[
 
 
 BUDGET_SHARE: Final = 0.25
-"""Share of a cycle's budget that gone pages may take, besides those of sites that answer again."""
+"""Share of a cycle's budget that gone pages may take, apart from pages of sites that answer again."""
 
 
 GONE_PAGE: Final = np.dtype(
@@ -102,7 +102,7 @@ GONE_PAGE: Final = np.dtype(
 def gone_pages(columns: Columns, is_gone: Bools, is_awake: Bools, first: int) -> Array:
     """Return the gone pages of a block of columns whose first page is `first`: dtype `GONE_PAGE`, ascending.
 
-    ``is_gone``, ``is_awake``: of the block's pages; one that is awake has waited long enough for a visit.
+    ``is_gone``: whether each page of the block is gone; ``is_awake``: whether it has waited long enough.
     """
     rows = np.flatnonzero(is_gone)
     gone = np.empty(len(rows), GONE_PAGE)
@@ -114,9 +114,9 @@ def gone_pages(columns: Columns, is_gone: Bools, is_awake: Bools, first: int) ->
 
 
 def recovering(gone: Array) -> int:
-    """Return how many gone pages (dtype `GONE_PAGE`) are due that may be back, and so count as alive.
+    """Return how many of the `gone` pages (dtype `GONE_PAGE`) are due and may be back; they count as alive.
 
-    A link, a hint or an import names them, or their sites answer again after an outage.
+    A page may be back if a link, a hint or an import names it, or its site answers again after an outage.
     """
     return int(np.count_nonzero(gone["is_due"] & (gone["failures"] <= RECOVERING)))
 
@@ -444,7 +444,7 @@ class Planner:
         self._stopped = True
 
     def plan_first(self) -> PlannedRound:
-        """Plan round 0. Raises PolicyError or ScoreError."""
+        """Plan round 0, with all kinds of visits. Raises PolicyError or ScoreError."""
         first, chosen = self._first_round(), self.first_choice()
         known = self._surveyed()
         panel, warmup, due = (known.due[kind] for kind in (PANEL, WARMUP, NEW))
@@ -535,7 +535,7 @@ class Planner:
         return round._replace(counts=extended)
 
     def seeds(self, visits: Array, planned: Planned) -> int:
-        """Return on how many samples the policy chose neighbours in the cycle; 0: the policy takes none."""
+        """Return for how many samples (or groups) the policy chose neighbours in the cycle; 0: no samples."""
         count = getattr(self.policy, "seeds", None)
         if count is None or not len(planned.pages):
             return 0
@@ -603,10 +603,10 @@ class Planner:
 def best_hubs(
     pages: KnownPages, settings: Settings, cycle: int, is_hub: npt.NDArray[np.bool_], budget: int
 ) -> Selection:
-    """Return the hubs that a cycle visits, best first: the share ``GP4C_DISCOVERY`` of its budget.
+    """Choose the hubs, pages that may bring new pages, that a cycle visits, by ``GP4C_DISCOVERY_FUNCTION``.
 
-    ``is_hub``: ``[P]``, whether a page may bring new pages; ``budget``: visits of the cycle that control
-    group, promises and gone pages leave. Raises ScoreError.
+    Returns at most the share ``GP4C_DISCOVERY`` of `budget`, best first. ``is_hub``: ``[P]``; ``budget``:
+    visits of the cycle that control group, promises and gone pages leave. Raises ScoreError.
     """
     hubs = budget_pages(settings.discovery, budget)
     if hubs < 1 or not is_hub.any():
@@ -623,9 +623,9 @@ def best_hubs(
 def hubs_of_other_sites(
     pages: KnownPages, is_hub: npt.NDArray[np.bool_], waiting: Pages
 ) -> npt.NDArray[np.bool_]:
-    """Return which pages are hubs, ``[P]``, and of sites without new pages that wait for a later cycle.
+    """Return ``is_hub``, ``[P]``, without the hubs of sites that have new pages which wait for a later cycle.
 
-    A site with such pages needs no visits that bring more of them. ``waiting``: the new pages that wait, ids
+    Such a site needs no visits that bring more new pages. ``waiting``: ids of the new pages that wait,
     ascending.
     """
     rows = np.flatnonzero(is_hub).astype(np.uint32)
@@ -637,7 +637,7 @@ def hubs_of_other_sites(
 
 
 def with_site_share(policy: Policy, pages: KnownPages, settings: Settings) -> Policy:
-    """The policy under ``GP4C_SITE_SHARE``, if there are several sites."""
+    """Return the policy with each site's part of the budget limited to ``GP4C_SITE_SHARE``, if any."""
     site = pages.site_keys()
     share = settings.site_share if (site != site[:1]).any() else 1.0
     return shared(policy, share, partial(sites_of, pages))

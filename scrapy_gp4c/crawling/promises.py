@@ -1,7 +1,9 @@
-"""Promises about pages (``max_age``, ``min_interval``) by `GP4C_RULES` and requests, in cycles of the crawl.
+"""Promises, that a page is visited at least every ``max_age``, kept in cycles; and other rules for pages.
 
+A page rule (`PageRule`, from `GP4C_RULES` or the meta of a request) may also hold a ``min_interval`` between
+visits, a weight, or ``never``. Times become cycles by the median time between the starts of the last cycles.
 A cycle dates its visits by its start, so that a daily crawl that starts some seconds early keeps a daily
-interval. Times become cycles by the median time between the starts of the last cycles.
+interval.
 """
 
 import time
@@ -22,7 +24,7 @@ from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import CycleRecord, PromiseCounts, StoredRequest
 
 TOLERANCE: Final = 0.01
-"""Share of a span by which a visit may come early or late: cycles do not start to the second."""
+"""Share of a span of time by which a visit may come early or late: cycles do not start to the second."""
 INTERVALS: Final = 5
 """Number of last intervals whose median counts as the time between two cycles."""
 
@@ -67,7 +69,7 @@ class CycleTimes(NamedTuple):
         return span.cycles or max(1, int(span.seconds * (1 + TOLERANCE) / self.interval_s))
 
     def cycles_left(self, span: Span, last: Array) -> Array:
-        """Return how many cycles may pass until a span since cycles `last` is over; below 0: it is over."""
+        """Return in how many cycles a span that began with visits in cycles `last` ends; below 0: it has."""
         if span.cycles:
             return np.where(last <= 0, 0, last.astype(np.int64) + span.cycles - self.cycle)
         left_s = span.seconds * (1 + TOLERANCE) - self.age_s(last)
@@ -75,21 +77,21 @@ class CycleTimes(NamedTuple):
         return np.where(last <= 0, 0, np.clip(cycles_left, -(2**30), 2**30)).astype(np.int64)
 
     def is_over(self, span: Span, last: Array) -> Array:
-        """Whether a span since visits in the cycles `last` is over; True for 0, no visit."""
+        """Whether a span that began with visits in the cycles `last` is over; True for 0, no visit."""
         if span.cycles:
             return np.asarray((last <= 0) | (self.cycle - last >= span.cycles))
         return np.asarray(self.age_s(last) >= span.seconds * (1 - TOLERANCE))
 
 
 PROMISED_PAGE: Final = np.dtype([("page", "<u4"), *PROMISE.descr, ("late_s", "<f8")])
-"""Page past its warm-up with a promise, and the seconds by which it is later than promised; 0: in time."""
+"""Page past its warm-up with a promise (`PROMISE`), and how late its visit is, s; 0: in time."""
 
 
 def promise_counts(promised: Array, visits: int, budget: int) -> PromiseCounts:
-    """Return counts of promises for a cycle's record.
+    """Return counts of promised pages (all, late, missed) for a cycle's record.
 
-    ``promised``: pages with promises, dtype `PROMISED_PAGE`; ``visits``: number of those planned by their
-    promises, of ``budget`` at most.
+    ``promised``: pages with promises, dtype `PROMISED_PAGE`; ``visits``: number of visits planned because of
+    promises; ``budget``: the most that could be.
     """
     late_s = promised["late_s"]
     due = int(np.count_nonzero(promised["is_open"] & (promised["cycles_left"] <= 0)))
@@ -107,7 +109,7 @@ class PageRules:
     """Rule of each known page (`GP4C_RULES` and promises of requests), for the planning of a cycle."""
 
     def __init__(self, known: KnownPages, rules: Sequence[PageRule], clock: CycleTimes) -> None:
-        """Find the rule of every page by its stored request."""
+        """Find the rule of every known page by its stored request; ``rules``: of `GP4C_RULES`, in order."""
         self._rules: list[PageRule] = [NO_RULE]
         self.clock = clock
         numbers: dict[PageRule, int] = {NO_RULE: 0}
@@ -120,7 +122,7 @@ class PageRules:
             self.number[page] = number
 
     def at(self, cycle: int) -> "PageRules":
-        """Return the same rules for a later cycle, which comes after so many of the usual intervals."""
+        """Return these rules with the clock of a later cycle, the cycles between at the typical interval."""
         later = object.__new__(PageRules)
         later._rules, later.number = self._rules, self.number
         clock = self.clock
@@ -132,7 +134,7 @@ class PageRules:
         return later
 
     def pages_of(self) -> Counter[int]:
-        """Count the pages of each rule: `PageRule.number` -> pages; 0: without a rule."""
+        """Return `PageRule.number` -> number of pages with that rule; 0: pages without a rule."""
         counts = np.bincount(self.number, minlength=len(self._rules)).tolist()
         pages: Counter[int] = Counter()
         for rule, count in zip(self._rules, counts, strict=True):
@@ -140,12 +142,13 @@ class PageRules:
         return pages
 
     def rule(self, page: int) -> PageRule:
+        """Return the rule of a page, by its id; `NO_RULE` if none is for it."""
         return self._rules[int(self.number[page])]
 
     def allowed(self, first: int, last: Array) -> npt.NDArray[np.bool_]:
-        """Return which pages of a block ``never`` and ``min_interval`` of their rules allow, ``[P]``.
+        """Return which pages of a block may be visited by ``never`` and ``min_interval`` of their rules.
 
-        ``first``: first page of the block; ``last``: cycle of each page's last visit.
+        ``first``: first page of the block; ``last``: cycle of each page's last visit, ``[P]``.
         """
         number = self.number[first : first + len(last)]
         allowed = np.ones(len(last), np.bool_)
@@ -158,9 +161,10 @@ class PageRules:
         return allowed
 
     def promised(self, first: int, last: Array, is_settled: Array, allowed: Array) -> Array:
-        """Return the pages of a block past their warm-up that have promises, dtype `PROMISED_PAGE`, by page.
+        """Return the pages of a block that have promises, without warm-up pages; dtype `PROMISED_PAGE`.
 
-        ``first``, ``last``: as in `allowed`; ``is_settled``, ``allowed``: of the block's pages.
+        ``first``: first page of the block; ``last``: cycle of each page's last visit, ``[P]``;
+        ``is_settled``: whether it is past its warm-up; ``allowed``: whether it may be visited now.
         """
         number = self.number[first : first + len(last)]
         promises = [np.empty(0, PROMISED_PAGE)]
@@ -186,23 +190,24 @@ class PageRules:
         return promised[np.argsort(promised["page"])]
 
     def weights(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
-        """Return the pages whose rules have a weight, and these weights."""
+        """Return ids of the pages whose rules set a weight, and their weights."""
         weight = np.array([np.nan if rule.weight is None else rule.weight for rule in self._rules])
         pages = np.flatnonzero(~np.isnan(weight[self.number])).astype(np.uint32)
         return pages, weight[self.number[pages]]
 
 
 def rule_of_request(rules: Sequence[PageRule], stored: StoredRequest) -> PageRule:
+    """Return the page rule of a stored request by its meta and URL, see `rule_of`."""
     return rule_of(rules, stored["url"], stored.get("meta", {}))
 
 
 def has_promise(meta: Mapping[str, Any]) -> bool:
-    """Whether the meta of a request has a promise or tag (`STORED_META`)."""
+    """Whether the meta of a request has a promise or tag: any key of `STORED_META`."""
     return any(name in meta for name in STORED_META)
 
 
 def page_rules(store: Store, settings: Settings, cycle: int | None = None) -> PageRules | None:
-    """Return page rules for `cycle`, None: the open or next one. Returns None where there are no rules."""
+    """Return the rules of the store's pages for `cycle` (None: the open or next one); None: no rules."""
     if not settings.rules and not store.newest_record("promised"):
         return None
     records = store.cycles()
@@ -211,7 +216,7 @@ def page_rules(store: Store, settings: Settings, cycle: int | None = None) -> Pa
 
 
 def unmatched_warning(rules: Sequence[PageRule]) -> str:
-    """Return the log line for rules that match no page."""
+    """Return the log line for `GP4C_RULES` rules that match no page."""
     names = ", ".join(rule.name for rule in rules)
     return (
         f"GP4C_RULES: no page matches {names}. A glob is for the complete URL, such as '*/news/*'; of "

@@ -52,7 +52,7 @@ FOUND_BY: Final = "gp4c_found_by"
 WEIGHT: Final = "gp4c_weight"
 """Key in ``Request.meta``: weight of the page, a number from 0 on."""
 WISHES: Final = frozenset(META_KEYS)
-"""Keys in ``Request.meta`` of weight, promises and tag, by which a spider says something of the page."""
+"""Keys in ``Request.meta`` by which a spider gives a page a weight, promises (see `promises`) or a tag."""
 SHARED: Final = "gp4c_shared"
 """Key in ``Request.meta`` from fetchers to the crawl's process: field and name of a value -> object's id."""
 PASSED: Final = "passed"
@@ -101,7 +101,7 @@ class CallbackMissingError(AttributeError):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A visit under way, as the mark in ``Request.meta`` that goes through retries and redirects."""
+    """A visit that has begun: the mark of its request in ``Request.meta``, kept by retries and redirects."""
 
     page: int
     kind: str
@@ -128,7 +128,7 @@ def page_key(fingerprint: bytes) -> int:
 
 
 def _plain_fingerprint(url: str) -> bytes:
-    """Return Scrapy's default fingerprint of a GET, in a tenth of the time; `url`: as `_is_plain` matches."""
+    """Return Scrapy's default fingerprint of a GET, in a tenth of the time, for a URL that `_is_plain`."""
     return sha1(_HASHED_HEAD + url.encode("utf-8", "replace") + _HASHED_TAIL).digest()
 
 
@@ -275,10 +275,10 @@ def _store_class(request: Request, stored: dict[str, Any], unstorable: list[str]
 
 
 def method_name(spider: Spider, function: Any) -> str | None:
-    """Return the name of the spider's method that a callback is, found by identity; None: it is no method.
+    """Return the attribute of the spider that holds a callback; None: `function` is no method of the spider.
 
-    A decorated method has another ``__name__``, a private one another attribute, and one that is assigned in
-    the class body any.
+    It is found by identity where ``__name__`` is not its name: of decorated and private (``__x``) methods,
+    and of functions assigned in the class body.
     """
     name = getattr(function, "__name__", "")
     if isinstance(name, str) and name and getattr(spider, name, None) == function:
@@ -359,7 +359,7 @@ def _rule_number(identity: Any, url: str, spider: Spider) -> int:
 
 
 def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[str, Any]:
-    """Return the entries that JSON can hold; the others are added to ``unstorable``, as `name` and key."""
+    """Return the entries of `values` that JSON can hold; others are added to ``unstorable`` as "name key"."""
     if all(type(key) is str and type(value) in _JSON_SCALARS for key, value in values.items()):
         return dict(values)  # as it is nearly always, and three times as fast
     storable = {}
@@ -375,7 +375,7 @@ def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[
 
 
 def is_private(key: object) -> bool:
-    """Whether a key in ``Request.meta`` is a plugin's (``_x``): planned requests do not get it from it."""
+    """Whether a key in ``Request.meta`` is a plugin's (``_x``), which sets it in a spider's requests only."""
     return isinstance(key, str) and key.startswith("_")
 
 
@@ -386,7 +386,7 @@ def _loaded(key: str, value: Any) -> Any:
 
 
 def _through_json(value: Any) -> Any:
-    """Return a copy of a value, dumped to JSON and loaded, so that the spider cannot change it any more.
+    """Return a copy of a value by way of JSON, so that the spider cannot change it any more.
 
     Raises ValueError for a value that would come back as something else.
     """
@@ -497,7 +497,7 @@ class Rebuilder:
     """Turns a spider's requests into stored ones and back, without what is secret on the way."""
 
     def __init__(self, crawler: Crawler, spider: Spider, credentials: Credentials) -> None:
-        """Take the crawler: its fingerprinter makes page keys, its middlewares may add secrets."""
+        """Take the crawler, whose fingerprinter makes page keys, and whose middlewares may add secrets."""
         assert crawler.request_fingerprinter is not None
         self._crawler = crawler
         self.spider = spider
@@ -516,7 +516,7 @@ class Rebuilder:
         ) == _plain_fingerprint(_PROBE_URL)
 
     def keys(self, request: Request) -> tuple[int, int]:
-        """Return the key of the request's page, without secrets, and the key that it has with its secrets."""
+        """Return the page key of a request without its secrets, and the key with them."""
         if request.method == "GET" and not request.body and (key := self._plain_key(request.url)):
             return key, key
         bare = self._without_secrets(request)

@@ -47,7 +47,7 @@ _READERS: Final = ("scrapy", "w3lib", "selectolax", "lxml")
 
 @cache
 def rules_digest() -> bytes:
-    """Return a digest of the code and libraries that read pages: new ones have other body checksums."""
+    """Return a digest of the code and libraries that read pages, so that new ones make other checksums."""
     versions = [f"{name} {metadata.version(name)}" for name in _READERS]
     versions += [unicodedata.unidata_version, str(answers.READS_PDF)]
     for module in _RULES:
@@ -60,10 +60,10 @@ def rules_digest() -> bytes:
 
 
 def body_sum(response: Response, features: Features | None, fingerprint: int) -> int | None:
-    """Return the checksum of a body, uint64, seeded with its fingerprint, uint64.
+    """Return the checksum of a response's body, uint64, seeded with `fingerprint` (of that body), uint64.
 
-    It covers the body, the Content-Type, the class of the response and the rules of the fingerprint. None for
-    the user's own features, which may look at anything.
+    It covers the body, the Content-Type, the class of the response and `rules_digest`. None for `features` of
+    the user's own, which may look at anything.
     """
     if features not in _KNOWN_FEATURES:
         return None
@@ -105,12 +105,14 @@ MAX_LEARNED_BYTES: Final = 2**20
 
 
 class CopyNotes(NamedTuple):
-    """Notes of a page's copy: checksums of what the text does not show, and facts for the next comparison."""
+    """Notes of a page's copy: checksums, counts of words, and what the next comparison needs."""
 
     body_sum: int = 0
     """Checksum of the body, see `body_sum`; 0: there is none."""
     words: int = 0
+    """Number of compared words."""
     masked: int = 0
+    """Number of masked words, such as dates."""
     left_out_words: int = 0
     reasons: tuple[str, ...] = ()
     """Reasons for which text was left out, of `REASONS`."""
@@ -162,7 +164,10 @@ def language_of(response: Response) -> int:
 
 
 def notes_of(reading: PageReading, body_sum: int | None, learned: bytes, part_sum: int = 0) -> CopyNotes:
-    """Return the notes of a copy by what was read of it; ``learned``: state of noise learning."""
+    """Return the notes of a copy by the reading of its response.
+
+    ``body_sum``: see `body_sum`; ``learned``: state of noise learning; ``part_sum``: of the compared part.
+    """
     return CopyNotes(
         body_sum or 0,
         reading.words,
@@ -185,7 +190,7 @@ def compared(
     distance_bits: int,
     part_sum: int = 0,
 ) -> tuple[PageReading, bytes]:
-    """Return a reading without learned noise, such as clocks, and the packed notes for the new copy.
+    """Return `reading` without learned noise, such as clocks, and the packed notes for the new copy.
 
     ``copy``: fingerprint of the page's copy, None if it has none; ``packed``: notes of that copy;
     ``part_sum``: of the XPaths of the compared part; notes with another one are ignored.
@@ -223,9 +228,9 @@ def compared(
 def known_fingerprint(
     response: Response, features: Features | None, fingerprint: int, packed: bytes
 ) -> tuple[bool, bytes | None]:
-    """Return whether a body is by its checksum that of the copy, so that it need not be read, and new notes.
+    """Return whether a body has the checksum of the copy, and so need not be read, and its new packed notes.
 
-    ``fingerprint``, ``packed``: fingerprint and notes of the copy. Notes are None where they stay the same.
+    ``fingerprint``, ``packed``: fingerprint and notes of the copy. The new notes are None if nothing changes.
     """
     notes = unpack(packed)
     if notes.body_sum != body_sum(response, features, fingerprint):
@@ -249,7 +254,10 @@ class CopyState(NamedTuple):
 def read_and_compare(
     response: Response, features: Features | None, *, with_text: bool, copy: CopyState | None
 ) -> PageReading:
-    """Return a reading of a response with its `without_noise`; for a process other than the crawl's."""
+    """Read a response and compare it with the copy; the result is in `PageReading.without_noise`.
+
+    For a process other than the crawl's. ``copy``: None if there is nothing to compare with.
+    """
     reading = read(response, features, with_text=with_text)
     if copy is None or features is not None:
         return reading
@@ -264,7 +272,11 @@ def _compared(response: Response, reading: PageReading, copy: CopyState) -> tupl
 
 
 def pack(notes: CopyNotes) -> bytes:
-    """Return notes as the store keeps them: 20 bytes, 5 after a change, 12 of sums, and what is learned."""
+    """Return notes as the bytes that the store keeps; `unpack` reads them.
+
+    20 bytes of every page; 5 more if its copy ever changed, 8 for `CopyNotes.markup_sum`, 4 for the sums of
+    headers and items; then the state of noise learning.
+    """
     reasons = sum(1 << REASONS.index(reason) for reason in set(notes.reasons))
     counts = (min(notes.words, 2**32 - 1), min(notes.masked, 2**16 - 1), min(notes.left_out_words, 2**16 - 1))
     kind = KINDS.index(notes.kind) | _PASSWORD * notes.asks_password | _END * notes.has_end
@@ -279,7 +291,7 @@ def pack(notes: CopyNotes) -> bytes:
 
 
 def unpack(value: bytes) -> CopyNotes:
-    """Return the notes of `pack`'s bytes."""
+    """Return the notes that `pack` made these bytes of."""
     body_sum, words, masked, left_out, reasons, kind, flags, language = _HEAD.unpack_from(value)
     names = tuple(reason for bit, reason in enumerate(REASONS) if reasons >> bit & 1)
     size, changes, markup_sum, hidden = _HEAD.size, (0, 0), 0, (0, 0)

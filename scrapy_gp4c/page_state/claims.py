@@ -1,8 +1,10 @@
-"""Notes (facts that a crawl learns of pages besides visits), claims of changes, and their page columns.
+"""Notes, what a crawl learns of pages besides visits, and claims, what sites say of changes of their pages.
 
-A crawl notes times of changes, as of sitemaps, dtype `NOTE`. The fold of the cycle compares them with the
-visits and stores claims, dtype `CLAIM`, that say which cycle could first see the change. A claim that adds
-nothing (an old ``lastmod`` read once more) is dropped. Crawls and replays share this module.
+A note, dtype `NOTE`, may be the time of a change that a site claims, as in a sitemap. When a cycle is folded
+(its visits and notes applied to the page columns), such notes become claims, dtype `CLAIM`, in cycles
+instead of times. A claim that adds nothing (an old ``lastmod`` read once more) is dropped. Trust in claims is
+the matter of `scrapy_gp4c.scoring.hints`. Crawls and replays share this module. Lengths of arrays: P pages, N
+notes, C claims, V visits, S sites.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,10 +41,10 @@ WAIT: Final = WHAT.index("wait")
 
 
 def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
-    """Set ``found_by`` and shorten waits after failures, in place, by notes; a page's last note counts.
+    """Set the column ``found_by`` and shorten waits after failures, in place, as `notes` say.
 
-    Call after the cycle's visits. ``columns``: writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``;
-    ``rows``: row of each note's page, ``[N]``.
+    A page's last note counts. Call after the cycle's visits are applied. ``columns``: writable, each
+    ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: row of each note's page, ``[N]``.
     """
     for what, name in enumerate(SET):
         chosen = notes["what"] == what
@@ -58,12 +60,18 @@ def of_links(notes: Array) -> npt.NDArray[np.bool_]:
 
 
 def link_notes(page_key: Array, site_key: Array) -> dict[str, npt.NDArray[np.uint8]]:
-    """Subject -> values ``[N]`` of notes about links; ``page_key``, ``site_key``: of the linking pages."""
+    """Subject (``link``, ``link_site``) -> values ``[N]`` of the notes of N links, to be recorded.
+
+    ``page_key``, ``site_key``: keys of the linking pages and of their sites, ``[N]``.
+    """
     return {"link": bit_of(page_key), "link_site": bit_of(site_key)}
 
 
 def apply_links(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
-    """Count links in the columns of `first_visits`, in place; ``rows``: row of each note's page, ``[N]``."""
+    """Add the links of `notes` to the columns of `scoring.first_visits`, in place.
+
+    ``rows``: row in the columns of each note's page, ``[N]``.
+    """
     for subject, name in (("link", "link_bits"), ("link_site", "link_site_bits")):
         linked = notes["what"] == WHAT.index(subject)
         bits = np.uint64(1) << notes["value"][linked].astype(np.uint64)
@@ -92,7 +100,10 @@ def weights_said(parts: Iterable[Array]) -> dict[int, float]:
 
 
 def brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:
-    """Count the new pages that were found on each page, by the notes of a cycle: ``[pages]``."""
+    """Count the new pages that each page brought, that is whose first link was on it: ``[pages]``.
+
+    ``notes``: of one cycle; ``pages``: number of pages in the store.
+    """
     finders = finder_pages(notes["value"][notes["what"] == WHAT.index("found_by")])
     return np.bincount(finders[(finders >= 0) & (finders < pages)], minlength=pages)
 
@@ -109,19 +120,19 @@ NO_CLAIMS: Final = np.empty(0, CLAIM)
 DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
 """A claim and the cycle in which the crawl read it; in a history, both cycles count from its first, 1."""
 EARLIEST_CYCLES: Final = 1_000_000
-"""Most cycles before the crawl in which a claim can be due."""
+"""Most cycles before the crawl's first one that a claimed change can lie."""
 _CYCLES: Final = ("first_cycle", "last_cycle")
 SPAN_CYCLES: Final = 8
 """Number of last cycles whose mean length converts seconds to cycles."""
 
 
 class ClaimOutcomes(NamedTuple):
-    """For each visit that showed whether its page changed: what claims had said, and whether it did."""
+    """What claims had said, and what was true, for each of V visits that showed whether a page changed."""
 
     group: Array
     """Directory of each page, ``[V]``."""
     outcomes: npt.NDArray[np.int64]
-    """``[V, kinds]``, see `hints.tally`."""
+    """``[V, kinds]``: 2 * claimed + changed, -1 without claims of the kind, see `hints.tally`."""
 
 
 class Times(NamedTuple):
@@ -140,10 +151,10 @@ def ascending(starts_s: list[float | None]) -> Floats:
 
 
 def claims_of(notes: Array, rows: npt.NDArray[np.intp], columns: Columns, times: Times) -> Array:
-    """Convert notes of the open cycle to claims, dtype `CLAIM`, without those that add nothing new.
+    """Convert those of the open cycle's notes that are claims to dtype `CLAIM`, if they say anything new.
 
-    ``notes``: dtype `NOTE` ``[N]``; ``rows``: rows of their pages in ``columns``, ``[N]``; ``columns``: of a
-    block of pages before the cycle's visits, ``[P]``.
+    ``notes``: dtype `NOTE` ``[N]``; ``rows``: row in ``columns`` of each note's page, ``[N]``; ``columns``:
+    of a block of pages before the cycle's visits, ``[P]``.
     """
     kind = notes["what"].astype(np.intp) - len(SET)
     order = np.lexsort((notes["value"], kind, rows))
@@ -165,7 +176,10 @@ def claims_of(notes: Array, rows: npt.NDArray[np.intp], columns: Columns, times:
 
 
 def _due(time_s: Floats, row: npt.NDArray[np.intp], columns: Columns, times: Times) -> Array:
-    """Return the first cycle whose visit of the page could see a change at `time_s`: ``[C]``."""
+    """Return the first cycle whose visit could see each claimed change: ``[C]``.
+
+    ``time_s``: claimed time of each change; ``row``: its page's row in ``columns``, ``[C]``.
+    """
     starts, cycle = times.starts_s, len(times.starts_s)
     first_cycle = np.searchsorted(starts, time_s, side="left") + 1
     length_s = _cycle_s(starts)
@@ -211,10 +225,11 @@ def seen_after_min(visit_s: Floats, start_s: float) -> Array:
 def before_visits(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array, cycle: int
 ) -> ClaimOutcomes:
-    """Apply to columns, in place, the claims of changes that visits of `cycle` could see; compare with these.
+    """Apply the claims that visits of `cycle` could check to the columns, in place, and compare the two.
 
-    ``columns``: writable, each ``[P]``; ``rows``, ``outcome``: of the visits, ``[V]``; ``claimed``: dtype
-    `CLAIM`, all of the cycle, with rows in the field ``page``. Returns whether the visits confirmed claims.
+    Call before the visits are applied. ``columns``: writable, each ``[P]``; ``rows``, ``outcome``: page row
+    and outcome of each visit, ``[V]``; ``claimed``: all claims read in the cycle, dtype `CLAIM`, with page
+    rows in the field ``page``. Returns whether the visits confirmed each page's claims.
     """
     apply_claims(columns, claimed[_could_be_seen(claimed, cycle)])
     judged = among(outcome, JUDGED)
@@ -225,7 +240,7 @@ def before_visits(
 def after_visits(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array, cycle: int, seen_min: Array
 ) -> None:
-    """Mark claims as seen by the visits, in place, then apply the claims that these could not see yet.
+    """Mark claims as seen by the visits, in place, then apply those of changes that came after the visits.
 
     Arguments as for `before_visits`, with ``last_cycle`` as the visits left it; ``seen_min``: minutes from
     the cycle's start to each visit, ``[V]``.
@@ -248,7 +263,7 @@ def apply_claims(columns: Columns, claimed: Array) -> None:
 
 
 def renumbered(kind: Array, value: Array, cycles: int) -> Array:
-    """Values of claims, ``[C]``, after subtracting ``cycles`` from all cycle numbers; spans stay."""
+    """Values of claims, ``[C]``, after subtracting ``cycles`` from all cycle numbers; lengths stay."""
     return np.asarray(value - cycles * (kind < len(CLAIMED)))
 
 
@@ -257,11 +272,11 @@ KINDS_OF: Final[dict[str, tuple[int, ...]]] = {
     "hint_span": (hints.EXPIRES, hints.CHANGEFREQ),
     "age_trust": (),
 }
-"""Column for terminals of claims -> kinds of claims that it sums up."""
+"""Page column that terminals about claims read -> positions in `hints.KINDS` of the claims in its sum."""
 
 
 class SiteClaims:
-    """Columns for terminals of claims: how much a claim raises a page's log-odds of a change, by site."""
+    """Computes the columns of `KINDS_OF`: how much its site's claims raise a page's log-odds of a change."""
 
     def __init__(
         self,
@@ -270,9 +285,10 @@ class SiteClaims:
         cycle: int,
         ages: Callable[[], npt.NDArray[np.int64]],
     ) -> None:
-        """``counts``, ``pages``: of all sites, as for `hints.lifts`; ``cycle``: the one that is planned.
+        """``counts``: how often claims were right, decayed, ``[S, kinds, 2, 2]``, see `hints.lifts`.
 
-        ``ages``: returns `evidence_of_ages`, ``[S]``; called when the column ``age_trust`` is first read.
+        ``pages``: result of `pages_with_claims`; ``cycle``: the one that is planned; ``ages``: returns
+        `evidence_of_ages`, ``[S]``; called when the column ``age_trust`` is first read.
         """
         self._lifts = hints.lifts(counts, pages)
         self._cycle = cycle
@@ -290,9 +306,10 @@ class SiteClaims:
 def pages_with_claims(
     parts: Iterable[tuple[Array, Mapping[str, Array]]], sites: int, cycle: int
 ) -> npt.NDArray[np.int64]:
-    """Count pages with claims, by site, kind, and whether they claim a change now: ``[S, kinds, 2]``.
+    """Count pages that have claims, by site, kind, and whether the claims say that a page has changed now.
 
-    ``parts``: (site number of each page, columns of the pages), for some pages at a time.
+    Returns ``[S, kinds, 2]``. ``parts``: pairs (site number of each page, columns of these pages), for some
+    pages at a time; ``sites``: their number, S; ``cycle``: the one that is planned.
     """
     counts = np.zeros((sites, len(hints.KINDS), 2), np.int64)
     for site, state in parts:
@@ -308,7 +325,11 @@ def pages_with_claims(
 def evidence_of_ages(
     parts: Iterable[tuple[Array, Mapping[str, Array]]], sites: int, crawl_rate: float
 ) -> npt.NDArray[np.int64]:
-    """Sum up `hints.age_evidence` of pages by site: ``[S]``; ``parts``: as for `pages_with_claims`."""
+    """Sum up `hints.age_evidence`, whether ages of pages predict their rates, by site: ``[S]``.
+
+    ``parts``: pairs (site number of each page, columns of these pages); ``sites``: number of sites, S;
+    ``crawl_rate``: changes per cycle and page in the whole crawl.
+    """
     total = np.zeros(sites, np.int64)
     for site, state in parts:
         aged = np.flatnonzero(state["age_first"])

@@ -61,7 +61,10 @@ def so_far(now: Sums, window: Sums) -> Floats:
 
 
 def surprise(expected: Sums) -> Floats:
-    """Smoothed ratio of the changes found to those expected, by the result of `Related.since`."""
+    """Smoothed ratio of changes found to changes expected: (found + 1) / (expected + 1).
+
+    ``expected``: result of `Related.since`, its ``changes`` found, its ``visits`` the number expected.
+    """
     return np.asarray((expected.changes + 1.0) / (expected.visits + 1.0))
 
 
@@ -234,7 +237,7 @@ class Related:
 
     @property
     def crawl(self) -> Sums:
-        """Changes and visits of the window, of the whole crawl: two numbers.
+        """Changes and visits of the whole crawl in the window (see `window`): two numbers.
 
         Warm-up visits count only in cycles without other visits. Else a site with ever new pages would decide
         what is expected of all sites.
@@ -246,9 +249,9 @@ class Related:
         return Sums(changes, visits)
 
     def since(self, level: Level) -> Sums:
-        """Changes found, and expected (as `Sums.visits`), by directory or site: ``[G or S, N + 1]``.
+        """Changes found, and changes expected (in the field ``visits``), by directory or site.
 
-        Column n is over the last n finished cycles (at most N) and this one so far.
+        Both are ``[G or S, N + 1]``: column n sums over the last n finished cycles (at most N) and this one.
         """
         changes, predicted = self._sums(("changes", "predicted"), [self._recent.now], level)
         columns = [(changes, predicted)]
@@ -261,6 +264,7 @@ class Related:
         return Sums(*(np.stack(one, axis=1) for one in zip(*columns, strict=True)))
 
     def sites_of(self, groups: Array) -> Array:
+        """Return the number of each directory's site."""
         return np.asarray(self._directories.site[groups])
 
     def _near(self) -> Floats:
@@ -269,6 +273,7 @@ class Related:
         return shrunk(self.window("directory"), np.asarray(of_site[self._directories.site]))
 
     def this_cycle(self, level: Level) -> Sums:
+        """Sums of changes and visits over this cycle so far, by directory or site."""
         if self._kept_sums is not None:
             return self._kept_sums.this_cycle(level)
         return Sums(*self._sums(("changes", "visits"), [self._recent.now], level))

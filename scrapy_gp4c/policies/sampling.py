@@ -86,7 +86,7 @@ class SampleOrder:
     """Iterator over the candidates of a cycle, in the random order in which they are sampled."""
 
     def __init__(self, evidence: Evidence, remaining: int) -> None:
-        """Order 2 * `remaining` candidates: enough, as other visits take at most `remaining` of them."""
+        """Order 2 * `remaining` candidates, enough for a budget of `remaining` visits of all kinds."""
         self._pages = best_candidates(turn, 2 * remaining, evidence).pages
         self._next = 0
 
@@ -123,7 +123,7 @@ class FollowParameters(NamedTuple):
 
 
 def _by_history(terminal: str) -> Callable[[SampleOutcomes, Evidence, int, Clock], Floats]:
-    """Return a phi by equation 5: the terminal of each sample in the next cycle, its outcome included."""
+    """Return a function for `PHIS` by equation 5: phi is the value of `terminal` after the sample's visit."""
 
     def phi(samples: SampleOutcomes, evidence: Evidence, cycle: int, clock: Clock) -> Floats:
         before = evidence.rows(samples.pages).state
@@ -156,9 +156,10 @@ HISTORY_COLUMNS: Final = ("n", "X", "A", "A_cycles", "first_cycle", "last_cycle"
 
 @dataclass
 class Follow:
-    """Policies ``lb``, ``db``, ``cb``: visit random samples, and the pages near some of them.
+    """Policies ``lb``, ``db``, ``cb``: visit random samples, and the pages near some of these.
 
-    The state that it keeps between rounds only saves work: a new object comes to the same plans.
+    They differ in what is near: see `FollowParameters.near`. What an object keeps between rounds only saves
+    work: a new object comes to the same plans.
     """
 
     settings: PolicySettings
@@ -179,7 +180,7 @@ class Follow:
         return
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Fetch pages near the samples that have an outcome, then send the next samples."""
+        """Plan pages near new followed samples (see `is_followed`), then the next samples."""
         if not round.number or self._order is None:
             self._order, self._visits_read = SampleOrder(evidence, round.remaining), 0
             self._ask(evidence)
@@ -188,13 +189,13 @@ class Follow:
         return plan_of([(NEIGHBOUR, near), (SAMPLE, self._order.take(wanted, evidence, near))])
 
     def seeds(self, round: Round, evidence: Evidence) -> int:
-        """Number of samples of the cycle so far whose near pages are visited."""
+        """Number of the cycle's samples so far whose near pages are visited."""
         if self.parameters.phi == 0:
             return 0
         return int(self.is_followed(samples_of(evidence), round, evidence).sum())
 
     def _ask(self, evidence: Evidence) -> None:
-        """Read the groupings that later rounds may need, so that a missing one raises PolicyError now."""
+        """Ask for the groupings that later rounds may need, so that a missing one raises PolicyError now."""
         if self.parameters.phi != 0:
             _ = evidence.grouping(self.parameters.near).by_group  # sorted now: a later round holds up a crawl
         if self.parameters.phi == "pra":
@@ -250,7 +251,7 @@ class _OfGroups:
         return
 
     def seeds(self, round: Round, evidence: Evidence) -> int:
-        """Number of groups whose other pages, beside samples, were visited in the cycle so far."""
+        """Number of groups of which pages beside the samples were visited in the cycle so far."""
         visits = evidence.visits()
         near = visits.pages[visits.kinds == NEIGHBOUR]
         return len(np.unique(evidence.grouping(self.level).number[near])) if len(near) else 0
@@ -267,11 +268,14 @@ class Greedy(_OfGroups):
 
     @property
     def name(self) -> str:
-        """``gsb`` with all parameters."""
+        """Name of the policy with all parameters, such as ``gsb(level='site', sample=None)``."""
         return f"gsb(level={self.level!r}, sample={self.sample})"
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Plan the samples; in later rounds all pages of completely sampled groups, by changed samples."""
+        """Plan the samples; in later rounds all pages of groups whose samples all have an outcome.
+
+        Groups with the highest share of changed samples come first.
+        """
         grouping = evidence.grouping(self.level)
         if not round.number or self._members is None:
             self._members = members_of(evidence, grouping)
@@ -291,7 +295,8 @@ class Greedy(_OfGroups):
 
 @dataclass
 class ByGroups(_OfGroups):
-    """Policy ``groups``: group after group by a terminal: samples, then all pages if enough had changed."""
+    """Policy ``groups``: group after group, in order of a terminal; of each samples, then all other pages if
+    enough samples had changed."""
 
     settings: PolicySettings
     level: Level = "site"
@@ -303,14 +308,17 @@ class ByGroups(_OfGroups):
 
     @property
     def name(self) -> str:
-        """``groups`` with all parameters."""
+        """Name of the policy with all parameters, such as ``groups(level='site', order='aad', ...)``."""
         return (
             f"groups(level={self.level!r}, order={self.order!r}, sample={self.sample}, "
             f"threshold={self.threshold}, in_flight={self.in_flight})"
         )
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Plan the rest of groups whose samples reached `threshold`, then next samples; at last others."""
+        """Plan the other pages of groups with enough changed samples (`threshold`), then the next samples.
+
+        When no group is left to sample, plan pages of the other groups too.
+        """
         grouping = evidence.grouping(self.level)
         if not round.number or self._members is None or self._looks_around:
             self._members = members_of(evidence, grouping, lambda block: self._values(block, round))

@@ -111,7 +111,7 @@ def see(state: MutableMapping[str, Array], rows: Array, seen_min: Array) -> None
 
 
 def tally(state: Mapping[str, Array], rows: Array, changed: Array, cycle: int) -> npt.NDArray[np.int64]:
-    """Compare claims with visits: ``[V, kinds]``, 2 * claimed + changed; -1: never a claim of the kind.
+    """Compare claims with visits: ``[V, kinds]``, each 2 * claimed + changed, -1 without claims of the kind.
 
     ``state``: columns before the visits, with the claims that these could see; ``rows``: each visit's row in
     them, ``[V]``; ``changed``: whether the visit found a change, bool ``[V]``.
@@ -125,9 +125,9 @@ def tally(state: Mapping[str, Array], rows: Array, changed: Array, cycle: int) -
 
 
 def counted(outcomes: npt.NDArray[np.int64], site: Array, sites: int) -> npt.NDArray[np.int64]:
-    """Count results of `tally` by site, kind, claimed, changed: ``[sites, kinds, 2, 2]``.
+    """Count `outcomes`, results of `tally`, by site, kind, claimed, changed: ``[sites, kinds, 2, 2]``.
 
-    ``site``: site number of each visit, ``[V]``.
+    ``site``: site number of each visit, ``[V]``; ``sites``: number of sites.
     """
     shape = (sites, len(KINDS), 4)
     row, kind = np.nonzero(outcomes >= 0)
@@ -136,12 +136,12 @@ def counted(outcomes: npt.NDArray[np.int64], site: Array, sites: int) -> npt.NDA
 
 
 def decayed(counts: Array, new: Array) -> Floats:
-    """Reduce `counts` by one cycle's decay and add the cycle's `new` counts: all ``[..., 2, 2]``."""
+    """Return `counts` of earlier cycles times `KEPT`, plus the cycle's `new` counts: all ``[..., 2, 2]``."""
     return np.asarray(counts * KEPT + new)
 
 
 def of_all_sites(counts: Floats) -> npt.NDArray[np.int64]:
-    """Sum up the counts of sites, ``[S, kinds, 2, 2]``: ``[kinds, 2, 2]``, whole multiples of `rates.UNIT`.
+    """Sum up counts, ``[S, kinds, 2, 2]``, over sites: ``[kinds, 2, 2]``, as multiples of `rates.UNIT`.
 
     As whole numbers they are the same whatever the order of sites.
     """
@@ -151,11 +151,11 @@ def of_all_sites(counts: Floats) -> npt.NDArray[np.int64]:
 def lifts(counts: Floats, pages: Array) -> Floats:
     """Compute what the absence [0] and the presence [1] of a claim add to the log-odds of a change.
 
-    Returns ``[S, kinds, 2]``. ``counts``: decayed, ``[S, kinds, 2, 2]``; ``pages``: result of
-    `page_state.claims.pages_with_claims`. The probability of a change given a claim has a Beta posterior; its
-    prior multiplies the odds of the site's visits as for all sites. The lift is relative to the mean of the
-    site's pages, so that the same claim for all pages adds nothing, and shrinks by its variance, so that
-    chance adds nothing.
+    Returns ``[S, kinds, 2]``. ``counts``: of visits by (claimed, changed), see `decayed`, ``[S, kinds, 2,
+    2]``; ``pages``: result of `page_state.claims.pages_with_claims`. The probability of a change given a
+    claim has a Beta posterior; its prior multiplies the odds of the site's visits as for all sites. The lift
+    is relative to the mean of the site's pages, so that the same claim for all pages adds nothing, and
+    shrinks by its variance, so that chance adds nothing.
     """
     share, difference, variance = _posterior(counts, of_all_sites(counts))
     sure = np.maximum(0.0, 1.0 - variance / np.maximum(difference**2, 1e-300))
@@ -165,9 +165,9 @@ def lifts(counts: Floats, pages: Array) -> Floats:
 
 
 def holds(counts: Floats) -> npt.NDArray[np.bool_]:
-    """Mask ``[S, kinds]`` of sites whose claims make a change likelier by two standard deviations.
+    """Mask ``[S, kinds]``: a claim of that kind by that site makes a change likelier (2 standard deviations).
 
-    ``counts``: decayed, ``[S, kinds, 2, 2]``.
+    ``counts``: of visits by (claimed, changed), decayed, ``[S, kinds, 2, 2]``.
     """
     _, difference, variance = _posterior(counts, of_all_sites(counts))
     return np.asarray(difference > 2.0 * np.sqrt(variance))
@@ -193,14 +193,17 @@ def _posterior(counts: Floats, of_all_sites: Array) -> tuple[Floats, Floats, Flo
 
 
 def _base(counts: Floats, prior: Floats) -> Floats:
-    """Share of visits that found a change, claimed or not: ``[..., kinds]``."""
+    """Smoothed share of visits that found a change, whether or not one was claimed: ``[..., kinds]``.
+
+    ``counts``: of visits by (claimed, changed), ``[..., kinds, 2, 2]``; ``prior``: share to begin with.
+    """
     return np.asarray(
         (counts[..., 1].sum(axis=-1) + PRIOR_VISITS * prior) / (counts.sum(axis=(-1, -2)) + PRIOR_VISITS)
     )
 
 
 def _shares(counts: Floats, prior: Floats) -> Floats:
-    """Share of visits that found a change, by whether one was claimed: ``[..., kinds, 2]``."""
+    """As `_base`, apart for visits without and with a claim: ``[..., kinds, 2]``."""
     return np.asarray(
         (counts[..., 1] + PRIOR_VISITS * prior[..., None]) / (counts.sum(axis=-1) + PRIOR_VISITS)
     )
@@ -228,10 +231,10 @@ def lift_of(
 
 
 def age_evidence(state: Mapping[str, Array], crawl_rate: float) -> npt.NDArray[np.int64]:
-    """Log-likelihood ratio of each page's visits: rate predicted by its age at first fetch, or by the crawl.
+    """How much likelier a page's visits are by a rate from its age at first fetch than by the crawl's rate.
 
-    In units of `rates.UNIT`, ``[P]``; 0 for pages without age. Both priors are Gamma with one shape, so that
-    only logarithms are left. ``state``: E, T and ``age_first``, each ``[P]``.
+    Logarithm of the ratio, in units of `rates.UNIT`, ``[P]``; 0 for pages without age. Both priors are Gamma
+    with one shape, so that only logarithms are left. ``state``: E, T and ``age_first``, each ``[P]``.
     """
     cycles, by_crawl = state["T"].astype(np.float64), AGE_SHAPE / crawl_rate
     by_age = rates.PRIOR_CYCLES + AGE_CHANGES * (state["age_first"] - 0.5)
@@ -261,8 +264,8 @@ def _hinted(s: Mapping[str, Array], cycle: int) -> Array:
 def _claimed_probability(s: Mapping[str, Array], rate: Floats, cycle: int) -> Array:
     """Probability that pages have changed since their last visit, by `rate` and site's claims: ``[P]``.
 
-    A claim covers all cycles since that visit. Without one, the newest cycle is still open, as its claims
-    have not been read yet.
+    A claim, or its absence, tells of all cycles since that visit, but absence not of the newest cycle: its
+    claims have not been read yet.
     """
     gap_cycles = cycle - s["last_cycle"]
     claimed = rates.probability(rate, gap_cycles)

@@ -1,9 +1,11 @@
 """Gain of search quality by a refreshed copy, delta-Q_A, estimated from a page's old and new text alone.
 
-Pandey & Olston 2005, section 5. Q' are queries of one term, one for each term of the query log. F_q maps a
-score to a rank among the results of such a query. It is piecewise linear on log-log scale, with pieces of
-equal length in log rank; three pieces take 20 bytes a term. For each such term in either text, the page moves
-from rank r1 to rank r2. The estimate is what users gain by this page and by the pages that it passes.
+Pandey & Olston 2005, section 5. Q' are queries of one term, one for each term of the query log. The rank
+function F of a term maps a page's score to its rank among the pages that have the term. It is approximated by
+straight pieces on log-log scale, of equal length in log rank; three pieces take 20 bytes a term. For each
+such term in either text, the page moves from rank r1 to rank r2. The estimate is what users gain by this page
+and by the pages that it passes. I(r) is how often users look at rank r (`inspection`). Lengths of arrays: T
+terms of the log, E occurrences of such terms in texts.
 """
 
 from typing import Any, Final, NamedTuple
@@ -18,11 +20,11 @@ Ints = npt.NDArray[Any]
 
 PIECES: Final = 3
 _APART: Final = 1e-6
-"""Relative distance to which equal scores are moved apart, as F would have no inverse there."""
+"""Relative distance to which equal scores are moved apart, as the rank function F needs an inverse."""
 
 
 class Curves(NamedTuple):
-    """The functions F of T terms: scores at some ranks among the results for each term."""
+    """The rank functions F of T terms: scores at some ranks among the pages that have the term."""
 
     results: npt.NDArray[np.int32]
     """``[T]``: n, number of pages that have the term."""
@@ -38,9 +40,9 @@ class Curves(NamedTuple):
 
 
 def fit(term: Ints, score: Floats, terms: int, pieces: int = PIECES) -> Curves:
-    """Fit F of each term to the scores of all its results.
+    """Fit the rank function F of each term, by `pieces` straight pieces, to the scores of all its pages.
 
-    ``term``, ``score``: of every pair of a term and a page that has it, ``[E]``; ``terms``: their number, T.
+    ``term``, ``score``: of every pair of a term and a page that has it, ``[E]``; ``terms``: number of terms.
     """
     order = np.lexsort((-score, term))
     falling = score[order]
@@ -66,7 +68,7 @@ def fit(term: Ints, score: Floats, terms: int, pieces: int = PIECES) -> Curves:
 
 
 class Results:
-    """Evaluation of F and its inverse for E occurrences of terms at once."""
+    """Evaluates the rank functions F of terms and their inverses, for E occurrences of terms at once."""
 
     def __init__(self, curves: Curves, term: Ints) -> None:
         """``term``: term number of each occurrence, ``[E]``."""
@@ -77,14 +79,14 @@ class Results:
         self._has_results = self.n > 0
 
     def rank_of(self, score: Floats) -> Floats:
-        """F(s), rank of scores: ``[E]``; 1 above the first score, n below the last, 1 without results."""
+        """F(s), rank of each score: ``[E]``; 1 above the best score, n below the lowest of n pages."""
         with np.errstate(divide="ignore"):
             log_score = np.log(score)
         beyond = np.maximum(self.n, 1).astype(np.float64)
         return self._interpolated(self._scores, self._knots, log_score, -1.0, beyond)
 
     def score_at(self, rank: Floats) -> Floats:
-        """F^-1(r), score at ranks: ``[E]``; that of rank n for ranks beyond, 0 without results."""
+        """F^-1(r), score at each rank: ``[E]``; the lowest for ranks beyond the last, 0 if no page has it."""
         beyond = np.where(self._has_results, np.exp(self._scores[:, -1]), 0.0)
         return self._interpolated(self._knots, self._scores, np.log(np.maximum(rank, 1.0)), 1.0, beyond)
 
@@ -102,7 +104,7 @@ class Results:
         return beyond
 
     def shifted(self, first: Ints, last: Ints, by: int) -> Floats:
-        """Loss or gain of users where the pages at ranks first..last move by one rank: ``[E]``, 0 if empty.
+        """Loss or gain of users if the pages at ranks first..last move by one rank: ``[E]``, 0 for no ranks.
 
         The sum of (I(r - 1 + by) - I(r + by)) F^-1(r) over these ranks. With by = 1 pages sink from r to
         r + 1, and it is what users lose; with by = 0 those at r rise to r - 1, and it is what users gain. By
@@ -128,7 +130,7 @@ class Results:
 
 PPM: Final = 1e6
 BLOCK: Final = 500_000
-"""Ranks that `_ideal` handles at once."""
+"""Number of ranks that `_ideal` handles at once."""
 
 
 class Refit(NamedTuple):
@@ -141,15 +143,16 @@ class Refit(NamedTuple):
     frequency: Floats
     """``[T]``: `Workload.term_frequency`, of the single-term queries Q'."""
     ideal: float
-    """sum f sum_{r <= n} I(r) F^-1(r): usefulness if all copies were up to date."""
+    """Sum over terms of frequency * sum_{r <= n} I(r) F^-1(r): usefulness if all copies were current."""
 
 
 def refit(
     scoring: str, frequency: Floats, postings: Postings, pages: int, mean_length: float, pieces: int = PIECES
 ) -> Refit:
-    """Compute the statistics from the current copies; ``postings``: all occurrences of log terms in these.
+    """Compute a `Refit` from the current copies; ``postings``: all occurrences of log terms in these.
 
-    ``frequency``: `Workload.term_frequency`; ``pages``, ``mean_length``: number and mean words of the copies.
+    ``scoring``, ``frequency``: as in `Refit`; ``pages``, ``mean_length``: number of copies, and their mean
+    length in words.
     """
     terms = len(frequency)
     document_frequency = np.bincount(postings.term, minlength=terms)
@@ -172,9 +175,9 @@ def _ideal(curves: Curves, frequency: Floats) -> float:
 
 
 def term_impacts(curves: Curves, term: Ints, before: Floats, after: Floats) -> Floats:
-    """Gain by each term of a changed text, not yet times the term's frequency: ``[E]``, none negative.
+    """Gain of users by each term of a changed text, not yet times the term's frequency: ``[E]``, at least 0.
 
-    ``before``, ``after``: scores s1, s2 of the page's old and new text, ``[E]``; 0: the term is not there.
+    ``before``, ``after``: scores of the page's old and new text, ``[E]``; 0: the text lacks the term.
 
     The old rank r1 is rounded to the nearest; the new rank r2 is rounded towards r1, and not beyond it, so
     that only pages that were surely passed count.
@@ -210,9 +213,9 @@ class Refreshes(NamedTuple):
 
 
 def impacts(known: Refit, refreshes: Refreshes, count: int) -> Floats:
-    """Estimate the gain delta-Q_A of every refreshed copy, in ppm of `Refit.ideal`: ``[count]``.
+    """Estimate the gain delta-Q_A of each of `count` refreshed copies, in ppm of `Refit.ideal`: ``[count]``.
 
-    The sum over all log terms in either text, as the text's length changes the scores of all its terms.
+    Sums over all log terms in either text, as the text's length changes the scores of all its terms.
     """
     single = SCORINGS[known.scoring].single
     term = refreshes.before.term

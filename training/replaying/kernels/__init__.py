@@ -1,11 +1,13 @@
 """Compiled loops of the replay engines.
 
-The grouped engine works on pages of *slots*. A slot holds one group: the pages in equal observed state,
-listed in ``arena[start : start + length]``. A cycle takes *runs* of pages off the lists of the best slots to
-``picked``, judges them, and lists them by their new state at the arena's end. So nearly all memory is read
-and written in order. Only a class of ties far larger than its share of the budget is picked from page by page
-(`choice._walk`). Its slots are *tracked* from then on: ``group_of[page]`` names the slot of a page, and so
-which listed pages are still there.
+The words of these loops; `memory` has their arrays. A *slot* is a row of a table, for one group: pages in
+equal observed state, listed in ``arena[start : start + length]``. A cycle takes pages off the lists of the
+best slots to ``picked``: those of one slot are a *run*. It judges them, and lists them by their new state at
+the arena's end. So nearly all memory is read and written in order. Slots of equal score are a *class of
+ties*; numbers called *keys* (a page's random draw, or its id) order the pages of a class. Only a class far
+larger than its share of the budget is picked from page by page (`choice._walk`). Its slots are *tracked* from
+then on: ``group_of[page]`` names the slot of a page, and so which listed pages are still there. Arguments
+``facts`` are constants of a replay (`memory.Facts`), ``work`` its arrays (`memory.Work`).
 
 Loops are short, so that the compiler makes vector instructions of them, and without branches that a processor
 cannot predict. Page numbers are unsigned: numba looks for negative indices else.

@@ -11,10 +11,11 @@ LIVE, COPY = 1, 2
 
 @outer
 def usefulness(start, version, page, score, looks, is_now, truth, scored, waiting, by_query, is_due):
-    """Write the usefulness of every due query's answer to `by_query`; `is_now`: flags of each version.
+    """Write the usefulness of each due query's answer to `by_query`: users' looks times true scores.
 
-    Scratch by page: `truth`, `scored` (-1 at first) and the two rows of `waiting`, copies that are not live:
-    the scores of their live versions may stand further down.
+    `start[q]`: first entry of query q, best score first; `version`, `page`, `score`: of each entry; `looks`:
+    how often a rank is looked at; `is_now`: flags of each version. Scratch by page: `truth`, `scored` (-1 at
+    first) and the rows of `waiting`, copies that are not live: their live versions may stand further down.
     """
     for query in range(len(start) - 1):
         if not is_due[query]:
@@ -43,7 +44,7 @@ def usefulness(start, version, page, score, looks, is_now, truth, scored, waitin
 
 @outer
 def clicks(start, version, page, looks, frequency, is_copy, clicked):
-    """Add to `clicked`, by page, how often users of all queries look at it."""
+    """Add to `clicked`, by page, how often users look at the page in the answers of all queries."""
     for query in range(len(start) - 1):
         rank = 0
         for entry in range(start[query], start[query + 1]):

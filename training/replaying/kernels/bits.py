@@ -1,4 +1,4 @@
-"""Bits of words, and keys that order pages among ties."""
+"""Bits of 64-bit words, and keys: numbers by which pages of equal score are ordered."""
 
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
@@ -17,7 +17,7 @@ ONE = np.uint64(1)
 
 @intrinsic
 def trailing_zeros(typingctx, word):
-    """Zero bits below the lowest set bit of a word that is not 0."""
+    """Number of zero bits below the lowest set bit of a word that is not 0."""
 
     def codegen(context, builder, signature, args):
         return builder.cttz(args[0], context.get_constant(types.boolean, True))
@@ -27,7 +27,7 @@ def trailing_zeros(typingctx, word):
 
 @intrinsic
 def ones(typingctx, word):
-    """Number of set bits."""
+    """Number of set bits of a word."""
 
     def codegen(context, builder, signature, args):
         return builder.ctpop(args[0])
@@ -37,7 +37,10 @@ def ones(typingctx, word):
 
 @inner
 def first_change(words, width, page, after, upto):
-    """First cycle in (after, upto] in which the page changed, or 0 (bit c - 1 belongs to cycle c)."""
+    """First cycle in (after, upto] in which the page changed, or 0.
+
+    `words`: `width` words for each page; bit c - 1 of these is set if it changed in cycle c.
+    """
     if upto <= after:
         return 0
     first_word = np.int64(page) * width
@@ -64,7 +67,7 @@ def copy(source, start, target, at, count):
 
 @inner
 def bits_of(number):
-    """Bits that it takes to write a number."""
+    """Number of bits that it takes to write a number."""
     bits = 1
     while number >> bits:
         bits += 1
@@ -73,7 +76,10 @@ def bits_of(number):
 
 @outer
 def fill_keys(pages, salt, by_draw, keys):
-    """Write distinct numbers that order `pages` among ties to `keys`."""
+    """Write to `keys` the distinct numbers by which `pages` of equal score are ordered.
+
+    `by_draw`: random ones, made of the cycle's `salt`; else the page numbers.
+    """
     if by_draw:
         for i in range(pages.size):
             keys[i] = mix(mix(np.uint64(pages[i]) + GOLDEN) ^ salt)
@@ -84,7 +90,7 @@ def fill_keys(pages, salt, by_draw, keys):
 
 @inner
 def fill_marked_keys(pages, again, salt, by_draw, keys):
-    """`fill_keys`, with the lowest bit set if the page had changed."""
+    """Write keys as `fill_keys` does, with the lowest bit set if the page had changed (`again` not 0)."""
     if by_draw:
         for i in range(pages.size):
             key = mix(mix(np.uint64(pages[i]) + GOLDEN) ^ salt)
@@ -96,7 +102,7 @@ def fill_marked_keys(pages, again, salt, by_draw, keys):
 
 @inner
 def insert(keys, n, key):
-    """Insert into `keys[:n]`, which are ascending."""
+    """Insert `key` into `keys[:n]`, which are ascending."""
     while n > 0 and keys[n - 1] > key:
         keys[n] = keys[n - 1]
         n -= 1

@@ -1,7 +1,7 @@
 """Choice of the k pages of a cycle: groups in order of score, then pages within one class of ties.
 
-Whole groups are taken while the budget lasts. Score functions that choose alike are told apart by
-`label_by_choice`.
+Whole groups are taken while the budget lasts. `label_by_choice` finds score functions that choose alike.
+`training.replaying.kernels` explains slots, runs, classes, keys, ``facts`` and ``work``.
 """
 
 # Compiled code: numba infers the types, which mypy cannot follow.
@@ -35,8 +35,8 @@ from training.replaying.kernels.memory import (
 def foremost(scores, sizes, k, orders):
     """Slots with the highest scores that together hold `k` pages, best first, and all that tie with the last.
 
-    `k`: at least 1. `sizes`: number of pages by slot; empty slots are left out. `orders`: int64 ``[2,
-    slots]``, overwritten; the result is a view of it.
+    `scores`, `sizes`: score and number of pages by slot; empty slots are left out. `k`: at least 1. `orders`:
+    int64 ``[2, slots]``, overwritten; the result is a view of it.
     """
     heap = orders[0]
     order = orders[1]
@@ -81,10 +81,10 @@ def _sink(heap, n, at, scores):
 
 @outer
 def label_by_choice(scores, sizes, k, labels, chosen, lengths, orders):
-    """Label score functions with numbers from 0 on; equal labels choose alike.
+    """Label score functions with numbers from 0 on: those with equal labels choose the same `k` pages.
 
-    `scores[f, g]`: of function f for group g of `sizes[g]` pages. Equal labels: the same classes of ties in
-    the same order, up to the one with the k-th page. `labels`: int64 ``[functions]``, written. Scratch:
+    `scores[f, g]`: of function f for group g of `sizes[g]` pages. Equal labels mean the same classes of ties
+    in the same order, up to the one with the k-th page. `labels`: int64 ``[functions]``, written. Scratch:
     `chosen` (int32, as `scores`), `lengths` (as `labels`, zeros), and `orders`, see `foremost`.
     """
     known = 0
@@ -115,8 +115,8 @@ def label_by_choice(scores, sizes, k, labels, chosen, lengths, orders):
 def choose(cycle, order, scores, salt, drawn, facts, slots, work):
     """Choose the k pages of a cycle, and write them to `Work.picked` in runs, one for each slot.
 
-    `order`: result of `foremost`. Slots of equal score are one class of ties: within it the random order of
-    the cycle decides, or that of page numbers. `drawn`: the first pages of that random order.
+    `order`: slots, result of `foremost` for `scores`. Within a class of ties the random order of the cycle,
+    made of `salt`, decides, or that of page numbers. `drawn`: the first pages of that random order.
     """
     sizes = work.sizes
     runs = work.runs
@@ -183,7 +183,10 @@ def choose(cycle, order, scores, salt, drawn, facts, slots, work):
 
 @inner
 def _select(members, position, need, salt, facts, slots, work):
-    """Pick the pages with the `need` smallest keys from the lists of the slots `members`."""
+    """Take the pages with the `need` smallest keys off the lists of the slots `members`.
+
+    They are written to `Work.picked` from `position` on, and counted in `TAKEN` of their slots.
+    """
     arena = work.arena
     picked = work.picked
     keys = work.keys
@@ -221,9 +224,9 @@ def _select(members, position, need, salt, facts, slots, work):
 
 @inner
 def _walk(cycle, members, need, drawn, facts, slots, work):
-    """Gather the first `need` pages of the slots `members` from `drawn`, or by page number.
+    """Find the first `need` pages that are in the slots `members`, by the order `drawn` or by page number.
 
-    False if `drawn` ends before that.
+    Writes them to `Work.gathered` and their slots to `Work.from_slot`. False if `drawn` ends before that.
     """
     group_of = work.group_of
     gathered = work.gathered
@@ -262,7 +265,7 @@ def _walk(cycle, members, need, drawn, facts, slots, work):
 
 @flat
 def _spread(n, slots, work):
-    """Write the pages that `_walk` gathered to the runs of their slots, which begin at `TAKEN`."""
+    """Write the `n` pages that `_walk` found to `Work.picked`, at the places of their slots' runs."""
     picked = work.picked
     rank_of = work.rank_of
     gathered = work.gathered
@@ -278,7 +281,7 @@ def _spread(n, slots, work):
 
 @flat
 def _track(slot, slots, work):
-    """Note in `Work.group_of` which pages a slot holds; it is kept up to date from now on."""
+    """Make a slot tracked: note in `Work.group_of` which pages it holds."""
     if not work.sizes[TRACKING]:
         work.sizes[TRACKING] = True
         work.group_of[:] = NOWHERE
@@ -297,7 +300,7 @@ def _forget(pages, group_of):
 
 @inner
 def clean(slot, slots, arena, group_of):
-    """Shorten the list of a slot to the pages that are still in it, by `group_of`."""
+    """Shorten the list of a tracked slot to the pages that are still in it, by `group_of`."""
     write = np.uint64(slots[START, slot])
     stop = write + np.uint64(slots[COUNT, slot])
     i = write
@@ -330,7 +333,10 @@ def _compact(slots, work):
 
 @flat
 def _bucket(keys, width, heads):
-    """Count keys of `width` bits by their highest bits, few keys to a bucket; returns the bits to drop."""
+    """Count keys of `width` bits by their highest bits, few to a bucket, into `heads`.
+
+    Returns by how many bits a key is shifted to give its bucket.
+    """
     bits = min(bits_of(keys.size) + 1, MAX_BITS, width)
     drop = np.uint64(width - bits)
     heads[: (1 << bits) + 1] = 0
@@ -341,7 +347,7 @@ def _bucket(keys, width, heads):
 
 @inner
 def _cut(keys, need, width, heads, bucket_keys):
-    """The `need`-th smallest key; `bucket_keys` is scratch memory."""
+    """Return the `need`-th smallest of `keys`, of `width` bits; `heads`, `bucket_keys`: scratch memory."""
     drop = _bucket(keys, width, heads)
     full = np.uint64(0)
     while heads[full + ONE] < need:

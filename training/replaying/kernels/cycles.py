@@ -1,7 +1,8 @@
 """Compiled loops of a cycle: they choose groups of pages by score, visit their pages, and regroup these.
 
 A *trail* is the record of one replay: the order of the groups that decided each cycle. A function that orders
-them alike repeats the replay, see `training.replaying.grouped`.
+them alike repeats the replay, see `training.replaying.grouped`. `training.replaying.kernels` explains slots,
+runs, ``facts`` and ``work``.
 """
 
 # Compiled code: numba infers the types, which mypy cannot follow.
@@ -30,10 +31,10 @@ from training.replaying.kernels.memory import (
 from training.replaying.kernels.visits import visit
 
 CHOSEN, LIVE, FIRST = range(3)
-"""Places in the record of a cycle: number of chosen groups, number of groups, then one row for each group.
+"""Positions in the record of a cycle: number of chosen groups, number of groups, then a row of each group.
 
-A row is the place of a group's state in the scores. Rows of chosen groups come first, best first; one that
-ties with the row before is written as ``-1 - row``.
+A row is the position of a group's state in the scores of a function. Rows of chosen groups come first, best
+first; one that ties with the row before is written as ``-1 - row``.
 """
 LEAVES, CHILD, NEXT, LINKS = range(4)
 """Links of a trail in the tree of trails: cycle in which it leaves its parent, its last child, next sibling.
@@ -67,7 +68,7 @@ def write_prefix(order, others, row_of, scores, trail):
 def follow(scores, rows, starts, links):
     """Find the recorded replay (trail) whose choices a function would repeat for the most cycles.
 
-    Returns the number of the trail, and that of cycles. `scores`: scores of the function by row.
+    Returns the trail's number, and the number of these cycles. `scores`: of the function, by row.
     `rows`: records of all trails, see `write_prefix`; `starts[trail, cycle]`: place in `rows` where a cycle
     of a trail begins, from the cycle on in which the trail leaves its parent. `links`: int32 ``[LINKS,
     trails]``; trail 0 is the root of the tree.
@@ -92,7 +93,7 @@ def follow(scores, rows, starts, links):
 
 @inner
 def _agreed(scores, rows, starts, cycle):
-    """First cycle from `cycle` on in which a function orders the groups unlike the trail."""
+    """First cycle from `cycle` on in which a function of these `scores` orders the groups unlike a trail."""
     while cycle < starts.size:
         begin = starts[cycle] + FIRST
         chosen = begin + rows[starts[cycle] + CHOSEN]
@@ -132,10 +133,11 @@ def advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used)
 def replay_cycle(
     cycle, scores, salt, drawn, facts, slots, work, counts, used, keys, orders, states, after, begin
 ):
-    """Replay one cycle from the score of every slot; for functions whose states cannot be listed before.
+    """Replay one cycle by `scores`, one of each slot; for functions whose states cannot be listed before.
 
-    `after`: state of each slot, from number `begin` on, after a visit without a change, then after one with a
-    change; empty where nobody asks for the groups. `states`: see `settle`. Scratch: `used`, `keys`, `orders`.
+    `after`: columns of states: of each slot after a visit without a change, then of each after one with a
+    change; this replay's begin at `begin` in either half. Empty after the last cycle. `states`: see `settle`.
+    Scratch: `used`, `keys`, `orders`.
     """
     order = foremost(scores, slots[COUNT], facts.k, orders)
     moved = advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used)
@@ -172,7 +174,7 @@ def replay_states(
     by_slot,
     trail,
 ):
-    """Replay the scored cycles from number `done` up to `stop`, where the score of every state is known.
+    """Replay the scored cycles from number `done` up to `stop`, by scores that are known for every state.
 
     Returns the number of cycles done: fewer than `stop` if more slots are needed.
 
@@ -214,7 +216,7 @@ def replay_states(
 def settle(cycle, used, keys, states, slots, work):
     """Put the visited pages into new groups: one slot for all moves that end in equal state.
 
-    `used`: moves, as `advance` writes them; `keys[:, u]`: state after move `used[u]`, as int64 bits.
+    `used`: numbers of moves, see `advance`; `keys[:, u]`: state after move `used[u]`, as int64 bits.
     `states[:, slot]` becomes the state of each new group. There must be room for as many slots as moves.
     """
     sizes = work.sizes
@@ -278,7 +280,7 @@ def settle(cycle, used, keys, states, slots, work):
 
 @inner
 def _append_runs(slots, work):
-    """Append each visited page to the list of its new group, `Work.target` of its run and outcome."""
+    """Append each visited page to the list of its new slot, `Work.target` of its run and outcome."""
     runs = work.runs
     moves = work.moves
     target = work.target

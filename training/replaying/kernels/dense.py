@@ -20,7 +20,7 @@ _FEW = 48
 
 @outer
 def ordered_bits(b):
-    """Bits of a float, given as int64, whose order is that of the numbers."""
+    """Convert the bits of a float, int64 `b`, to an unsigned number; these have the order of the floats."""
     if b == _SIGN:  # -0.0 is equal to 0.0
         b = np.int64(0)
     return np.uint64(b ^ ((b >> 63) | _SIGN))  # negative numbers are turned over
@@ -28,7 +28,7 @@ def ordered_bits(b):
 
 @outer
 def at_least(values, least, rows):
-    """Count of values that are not below `least`; their rows are written to `rows`: ``[P + 1]``."""
+    """Write the rows of `values` that are not below `least` to `rows`, ``[P + 1]``; returns their number."""
     count = 0
     for i in range(len(values)):
         rows[count] = i
@@ -75,7 +75,7 @@ def in_order(scores, ties):
 
 @outer
 def _by_digits(keys, places, low, high):
-    """Keys and places, sorted by the bits from `low` to `high`; stable."""
+    """Return keys, and `places` in the same order, sorted by the keys' bits from `low` to `high`; stable."""
     n = len(keys)
     passes = (high - low + DIGIT_BITS - 1) // DIGIT_BITS
     others, other_places = np.empty(n, np.uint64), np.empty(n, np.int64)
@@ -107,7 +107,7 @@ def _by_digits(keys, places, low, high):
 
 @outer
 def _straightened(keys, places):
-    """Sort keys that are nearly in order, in place, stably; False: they are too far from it."""
+    """Sort nearly ordered keys, and `places` with them, in place, stably; False: they are too unordered."""
     moves_left = 8 * len(keys)
     for i in range(1, len(keys)):
         key, position = keys[i], places[i]
@@ -124,7 +124,7 @@ def _straightened(keys, places):
 
 @outer
 def _settle(places, ties):
-    """Sort places of equal score by their ties, in place, stably."""
+    """Sort places (page numbers) of equal score by `ties` of the pages, in place, stably."""
     if len(places) > _FEW:
         unsorted = places.copy()
         places[:] = unsorted[np.argsort(ties[unsorted], kind="mergesort")]
@@ -143,7 +143,7 @@ MOST = np.finfo(np.float64).max
 
 @outer
 def multiply(one, of_one, other, of_other, out):
-    """Write ``one[of_one] * other[of_other]``, products of two tables, to `out`; whether all are finite."""
+    """Write ``one[of_one] * other[of_other]``, products of two tables, to `out`; True if all are finite."""
     are_finite = True
     for page in range(len(out)):
         product = one[of_one[page]] * other[of_other[page]]
@@ -154,10 +154,10 @@ def multiply(one, of_one, other, of_other, out):
 
 @outer
 def add(group, changes, attempts, sign, site, of_directory, of_site):
-    """Add `sign` times `changes` of visits, `attempts`, to sums by directory and by site.
+    """Add, `sign` times, numbers of changes and of visits (`attempts`) to sums by directory and by site.
 
-    ``group``: directory of each entry; ``site``: of each directory; ``of_directory``, ``of_site``: changes
-    and visits.
+    ``group``: directory of each entry; ``site``: site of each directory; ``of_directory``, ``of_site``: pairs
+    of sums, changes and visits.
     """
     directory_found, directory_tried = of_directory
     site_found, site_tried = of_site

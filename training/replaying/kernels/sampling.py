@@ -1,6 +1,6 @@
-"""Cycles of sampling policies, page by page, as `scrapy_gp4c.policies` defines them for any evidence.
+"""Cycles of sampling policies, compiled, page by page; `scrapy_gp4c.policies.sampling` defines the policies.
 
-Draws are distinct, so that sorting by them leaves nothing open.
+Draws (a page's random number of the cycle) are distinct, so that sorting by them leaves nothing open.
 """
 
 # Compiled code: numba infers the types, which mypy cannot follow.
@@ -21,14 +21,14 @@ _GOLDEN = np.uint64(GOLDEN)
 
 @outer
 def draw(salt, drawn):
-    """Write the draws of all pages to `drawn`, uint64 ``[P]``, as `draws.salted_draws` of their numbers."""
+    """Write the draws of all pages to `drawn`, uint64 ``[P]``: `ranking.salted_draws` of their numbers."""
     for page in range(len(drawn)):
         drawn[page] = mix(mix(np.uint64(page) + _GOLDEN) ^ salt)
 
 
 @outer
 def follow(turns, follows, drawn, places, rings, choices, visits):
-    """Algorithm 1 of Tan et al. 2007, see `scrapy_gp4c.policies.sampling`; returns the number of visits.
+    """Run a cycle of policy `Follow`, Algorithm 1 of Tan et al. 2007; returns the number of visits.
 
     ``turns``: pages in the order of their draws as samples; ``follows``: whether each is followed, bool;
     ``places``: group of each page, pages by group, and start of each group; ``rings``: groups by ring, and
@@ -77,7 +77,7 @@ def follow(turns, follows, drawn, places, rings, choices, visits):
 
 @outer
 def _order(key):
-    """`np.argsort` by sorting numbers that carry their positions: half the time."""
+    """Return `np.argsort(key)` in half the time, by sorting numbers that carry their positions."""
     bits = np.uint64(0)
     while len(key) >> bits:
         bits += np.uint64(1)
@@ -95,7 +95,10 @@ def _order(key):
 
 @outer
 def _take(candidates, drawn, k, count, is_open, visited, kinds):
-    """Visit pages in the order of their draws as neighbours, as far as the budget lasts."""
+    """Visit `candidates` in the order of their draws as neighbours, until there are `k` visits.
+
+    Returns their new number; ``count``: the number so far.
+    """
     key = np.empty(len(candidates), np.uint64)
     for row in range(len(candidates)):
         key[row] = mix(drawn[candidates[row]] + _NEIGHBOUR)
@@ -109,7 +112,7 @@ def _take(candidates, drawn, k, count, is_open, visited, kinds):
 
 @outer
 def earliest(each, drawn, places):
-    """First pages of every group, at most `each`, in the order of their draws as samples.
+    """Return the first pages of every group, at most `each` of one, in the order of their draws as samples.
 
     Returns the pages; the start of each group with any, and their number; numbers of these groups.
     """
@@ -126,7 +129,7 @@ def earliest(each, drawn, places):
 
 @outer
 def greedy(each, k, drawn, missed, places, visits):
-    """Equal samples of all groups, then whole groups, see `scrapy_gp4c.policies.sampling`; number of visits.
+    """Run a cycle of policy `Greedy`: equal samples of all groups, then whole groups; number of visits.
 
     ``each``: pages to sample of a group; ``missed``: missed changes of each page's copy; ``places``: pages by
     group, and start of each group; ``visits``: pages and kinds, written.
@@ -162,7 +165,7 @@ def greedy(each, k, drawn, missed, places, visits):
 
 @outer
 def _earliest(pages, drawn, first):
-    """Write the pages of the highest draws, in order, to `first`."""
+    """Fill `first` with those of `pages` that have the highest draws, in order."""
     if len(first) > 32:
         first[:] = pages[_order(~drawn[pages])][: len(first)]
         return
@@ -175,7 +178,7 @@ def _earliest(pages, drawn, first):
 
 @outer
 def _above(pages, drawn, least, first):
-    """Write the pages of the highest draws, none below `least`, to `first`; returns their number."""
+    """Fill `first` as `_earliest` does, without draws below `least`; returns the number of pages found."""
     held = 0
     for page in pages:
         page_draw = drawn[page]

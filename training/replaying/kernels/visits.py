@@ -1,6 +1,7 @@
-"""Visits to the chosen pages: outcomes, dates of changes, and their tallies.
+"""Visits to the chosen pages: whether each had changed, when it changes again, and sums over the cycle.
 
 The DCG of a cycle sums the gains of the ranks of changed pages, ties in drawn order.
+`training.replaying.kernels` explains slots, runs, keys, ``facts`` and ``work``.
 """
 
 # Compiled code: numba infers the types, which mypy cannot follow.
@@ -40,11 +41,12 @@ from training.replaying.kernels.memory import (
 )
 
 SPARSE = 6
-"""Binary logarithm of the least bits of a field per key."""
+"""Binary logarithm of the least number of bits in `Work.field` per key."""
 
 
 @flat
 def rank(salt, facts, work):
+    """Return the DCG of a cycle's visits, whose outcomes are in `Work.again`."""
     sums = facts.gain_sums
     again = work.again
     width = 64 if facts.by_draw else bits_of(facts.pages) + 1
@@ -72,7 +74,7 @@ def rank(salt, facts, work):
 
 @inner
 def gain(keys, width, gains, work):
-    """Sum of gains of the odd ones among `keys`, ranked in ascending order.
+    """Rank `keys` in ascending order, and sum `gains` of the ranks of odd keys (of changed pages).
 
     Every key sets the bit of a field that its highest bits name: its rank is the number of bits set before.
     Keys of a word in which two keys met on one bit are sorted.
@@ -129,7 +131,7 @@ _TOP_BIT = np.uint64(1 << 63)
 
 @flat
 def visit(cycle, salt, facts, slots, work, counts):
-    """Judge the visits to the chosen pages and count them."""
+    """Find out which chosen pages have changed, into `Work.again` and `Work.moves`; fill `counts`."""
     k = facts.k
     runs = work.runs
     moves = work.moves
@@ -176,7 +178,7 @@ def visit(cycle, salt, facts, slots, work, counts):
 
 @inner
 def _judge(cycle, before, held, again):
-    """Judge pages by their words `held`: fill `again`, return how many changed in (before, cycle]."""
+    """Fill `again` for pages by their words `held`; returns how many changed in (before, cycle]."""
     low = np.uint64(before)
     high = np.uint64(64 - cycle + before)
     seen = np.uint64(cycle - 1)
@@ -192,7 +194,7 @@ def _judge(cycle, before, held, again):
 
 @inner
 def _judge_long(cycle, before, pages, facts, again):
-    """`_judge` for histories of more than 64 cycles."""
+    """Do what `_judge` does, for histories of more than 64 cycles, whose pages have several words."""
     changed_pages = 0
     for r in range(pages.size):
         again[r] = 0
@@ -205,7 +207,7 @@ def _judge_long(cycle, before, pages, facts, again):
 
 @inner
 def _count_again(cycle, again, lanes, again_count):
-    """Count pages by the cycle of their next change; changes after the last cycle do not count."""
+    """Add pages to `again_count`, by the cycle of their next change after a visit that found one."""
     lanes[:] = 0
     for r in range(again.size):
         lanes[again[r] * np.uint64(LANES) + np.uint64(r & (LANES - 1))] += 1
@@ -216,7 +218,7 @@ def _count_again(cycle, again, lanes, again_count):
 
 @flat
 def _weigh(cycle, facts, slots, work, counts):
-    """Sum the weights of changed pages, and the cycles of their first missed changes."""
+    """Write to `counts` the weights of changed pages, and the cycles of their first missed changes."""
     weight = 0
     diverged = 0
     for q in range(work.sizes[RUNS]):
@@ -234,10 +236,10 @@ def _weigh(cycle, facts, slots, work, counts):
 
 @inner
 def _penalise(page, before, cycle, facts, work):
-    """Account for the changes that a page missed in (before, cycle), now that the interval is over.
+    """Add to `Work.penalty_change` the penalties of changes that a page's copy missed in (before, cycle).
 
-    Until its first visit after the warm-up `PreparedHistory.untouched` accounts for the page, to the end:
-    that visit takes the rest back.
+    Until a page's first visit after the warm-up, `PreparedHistory.untouched` has its penalties of all cycles:
+    that visit takes off those from `cycle` on.
     """
     change = work.penalty_change
     untouched = before == facts.warmup
@@ -265,7 +267,7 @@ def _penalise(page, before, cycle, facts, work):
 
 @outer
 def penalise_rest(facts, slots, work):
-    """Account for the changes missed after the last visits of the visited pages."""
+    """Add to `Work.penalty_change` the penalties of changes missed after the visited pages' last visits."""
     for slot in range(work.sizes[TOP]):
         before = np.int64(slots[LAST, slot])
         if before != facts.warmup and slots[COUNT, slot]:
