@@ -3,10 +3,10 @@
 Both Scrapy components work on it: the scheduler claims and sends visits, the middleware ends them with an
 outcome. It knows neither queues nor responses.
 
-A visit counts when its callback has ended and its items have left the pipelines. Until then it is *held*: it
-is not in the store, so that a killed run visits the page again. A visit whose callback or pipeline failed is
-recorded as it was judged, but the next one is compared with the copy that was delivered last, and is due in
-the next cycle. Items are so delivered at least once.
+A visit is *delivered* when its callback has ended and its items have left the pipelines, without failure.
+Until the end of both it is *held*: it is not in the store, so that a killed run visits the page again. A
+visit whose callback or pipeline failed is recorded with its outcome, but the next one is due in the next
+cycle, and compared with the copy that was delivered last. Items are so delivered at least once.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class VisitInfo(dict[str, object]):
 
     @changed.setter
     def changed(self, changed: bool) -> None:
-        """Overrule the fingerprint: the spider knows better whether the page changed."""
+        """Set whether the page changed, in place of what the fingerprint says, as the spider knows better."""
         self["changed"] = bool(changed)
         if self.held is not None:
             self.held.verdict = bool(changed)
@@ -164,7 +164,7 @@ class VisitInfo(dict[str, object]):
         return text if isinstance(text, str) else None
 
     def diff(self) -> str:
-        """Return the words that differ from `previous_text`, one line per difference.
+        """Return the words in which the text differs from `previous_text`, one line per difference.
 
         A line reads ``[-gone-] {+new+}``; "" where nothing differs, or one of the two texts is not known.
         """
@@ -187,7 +187,7 @@ class VisitInfo(dict[str, object]):
 
 
 def visit(response: Response) -> VisitInfo:
-    """Return the result of the visit that `response` ended; of other responses one with `managed` False."""
+    """Return the result of the visit that `response` ended; for other responses one with `managed` False."""
     request = response.request
     info = None if request is None else request.meta.get(META)
     if isinstance(info, VisitInfo):
@@ -199,9 +199,9 @@ def visit(response: Response) -> VisitInfo:
 
 
 def is_of_page(mark: Any, page: int) -> bool:
-    """Whether `mark`, the value of ``meta["gp4c"]``, is the result of a visit of `page`.
+    """Whether `mark`, the value of a request's ``meta["gp4c"]``, is the result of a visit of `page`.
 
-    Requests have such a mark whose meta is a copy of a response's.
+    It is where the request's meta is a copy of that visit's ``response.meta``.
     """
     return isinstance(mark, dict) and mark.get("page") == page
 
@@ -209,10 +209,10 @@ def is_of_page(mark: Any, page: int) -> bool:
 def outcome_of(
     reading: PageReading, before: int | None, distance_bits: int, rule: PageRule, previous: PreviousText
 ) -> tuple[str, int | None]:
-    """Return the outcome of a visit by what was read of the page, and its distance from the copy, in bits.
+    """Return the outcome of a visit by the reading of the page, and the distance from its copy, in bits.
 
     ``before``: fingerprint of the stored copy, None: a first visit; ``distance_bits``: distance from which on
-    the page may have changed; ``previous``: returns the copy's text, for a `rule` that compares texts.
+    a page may have changed; ``previous``: returns the copy's text, for a `rule` that compares texts.
     """
     if before is None:
         return "first", None
@@ -223,7 +223,7 @@ def outcome_of(
 
 
 def with_outcome(before: dict[str, Any], outcome: str, bits: int | None) -> dict[str, Any]:
-    """Return ``before``, the fields of a result known before the visit, with outcome, distance and counts."""
+    """Return ``before``, a result's fields known before the visit, with its outcome and distance in bits."""
     judged, changed = OUTCOMES.index(outcome) in JUDGED, outcome == "changed"
     return {
         **before,
@@ -360,7 +360,7 @@ class Deliveries:
         return row._replace(fingerprint=entry.fingerprint, found_cycle=entry.found_cycle, has_copy=True)
 
     def note(self, held: HeldVisit, shown_url: str) -> None:
-        """Note whether a visit was delivered; after `GP4C_REDELIVER` failures in a row it counts as such."""
+        """Note whether a visit was delivered; after `GP4C_REDELIVER` failures in a row it counts as that."""
         page, row = held.claim.page, held.row
         entry = self.pages.get(page)
         if held.failure is None and held.withdrawn is None:
@@ -771,7 +771,7 @@ class Cycle:
         return pages
 
     def _plan_by(self, plan: Callable[[PlanCounts, Planned, CycleVisits], PlannedRound | None]) -> list[int]:
-        """Write the round that `plan` makes of the cycle's visits so far; returns its pages, best first."""
+        """Store the round that `plan(counts, planned, visits)` returns; returns its pages, best first."""
         done = len(self._plan)
         try:
             self.store.commit()  # what a plan has seen must be there after a kill
@@ -849,17 +849,17 @@ class Cycle:
         return not self.is_claimed(page) and self.store.page(page).failures <= 1 and self.allows(page)
 
     def leave_to_others(self, pages: Iterable[int]) -> None:
-        """Count those of `pages` that the policy chose: `plan_instead` gives their visits to others."""
+        """Give up `pages`: `plan_instead` plans others in place of those that the policy chose."""
         visits = filter(None, map(self._plan.kind_and_score, pages))
         self.chosen_left_out += sum(kind == "ranked" for kind, _ in visits)
 
     def note_link(self, page: int) -> None:
-        """Shorten the wait for a page's next visit if it is a gone one, as a page or sitemap has its URL."""
+        """Shorten the wait of a gone page for its next visit, as a page or sitemap links to it."""
         if page < self.store.merged_pages and self.store.page(page).gone >= self.settings.gone_after:
             self.store.note(page, "wait", float(LINKED_FAILURES))
 
     def claim(self, page: int, host: str | None = None) -> Claim | None:
-        """Start the visit of a known page; None when this cycle has none for it. ``host``: see `Claim`."""
+        """Begin the visit of a known page; None if this cycle has none for it. ``host``: see `Claim`."""
         if self.is_claimed(page):
             return None
         planned = self._plan.kind_and_score(page)
@@ -874,7 +874,7 @@ class Cycle:
         return Claim(page, *planned, host, self.run)
 
     def claim_new(self, page: int, finder: int) -> Claim | None:
-        """Start the first visit of a page that `finder` just led to; None: `GP4C_NEW_PAGES` lets it wait."""
+        """Begin the first visit of a page that `finder` led to; None: `GP4C_NEW_PAGES` lets it wait."""
         if not self.first_visits.takes(page, finder):
             return None
         self._under_way[page] = False
@@ -924,11 +924,11 @@ class Cycle:
         return page in self._under_way or page in self.held
 
     def reopen(self, info: VisitInfo, request: Request) -> Claim | None:
-        """Resume the visit with result `info` whose callback or errback requests the page again.
+        """Resume the visit with result `info`, as its callback or errback requests the page again.
 
-        They do so by Scrapy's `get_retry_request`, or because the visit failed, or was doubtful or withdrawn.
-        Returns the visit's claim; None: the visit is over, or the request is for another page, with a copy of
-        the visit's ``meta``.
+        It may do so by Scrapy's `get_retry_request`, or because the visit failed, or was doubtful or
+        withdrawn. Returns the mark (`Claim`) of the visit; None: the visit is over, or `request` is for
+        another page, with a copy of the visit's ``meta``.
         """
         page: Any = info.get("page")
         held = self.held.get(page) or self._doubted.get(page, (None,))[0]
@@ -1101,7 +1101,7 @@ class Cycle:
             self._children_sent[request] = page
 
     def note_child_failure(self, page: int, exception: Exception) -> None:
-        """Count the visit of `page` as failed: so did a request of its callback, such as a POST."""
+        """Count the visit of `page` as failed, as a request that its callback yielded (say a POST) failed."""
         if (held := self.held.get(page)) is not None:
             held.failure = repr(exception)[:200]
 
@@ -1186,7 +1186,10 @@ class Cycle:
             self.on_delivered(held.row, new, held.info)
 
     def _note_items(self, held: HeldVisit) -> None:
-        """Store the checksum of a delivered visit's items, and that its callback need not run once more."""
+        """Store the checksum of the items of a delivered visit, and whether its callback is to run again.
+
+        It is, once, after an unchanged visit too, if a file of its items could not be downloaded.
+        """
         page = held.claim.page
         stored, packed = self.store.request(page), self.store.copy_notes(page)
         if held.is_reached and packed is not None:
@@ -1229,7 +1232,7 @@ class Cycle:
             self.store.set_validators(page, *held.validators)
 
     def count_refusals(self, under_way: Collection[Request]) -> list[str]:
-        """Count the refusals whose requests are no longer under way; returns hosts to leave alone."""
+        """Count those `refusals` whose requests are no longer under way; returns hosts to leave alone."""
         over = [refusal for refusal in self.refusals if refusal.request not in under_way]
         self.refusals = [refusal for refusal in self.refusals if refusal.request in under_way]
         return [
@@ -1247,7 +1250,7 @@ class Cycle:
         return bool(row.has_copy) and not (row.failures > 0 and self.patience.good[host] > 0)
 
     def note_endless_redirect(self, page: int, request: Request) -> None:
-        """Count a redirect without end as a doubtful answer of the host, where `is_lost` blames the host."""
+        """Count a redirect without end as a doubtful answer of the host if the host may be its cause."""
         if self.is_lost(page, host := site_of(request)):
             self.refusals.append(Refusal(page, request, host, 0.0, self.patience.good[host]))
 
@@ -1298,7 +1301,7 @@ class Cycle:
         return any(self.patience.answers_well(host) for _, host, _ in self._doubted.values())
 
     def next_to_ask_again(self) -> list[int]:
-        """Pages with doubtful answers that are asked for once more, now that all else is visited."""
+        """Return the pages with doubtful answers to ask for once more, now that all else is visited."""
         answers_well = self.patience.answers_well
         pages = [page for page, (_, host, _) in self._doubted.items() if answers_well(host)]
         for page in pages:

@@ -115,7 +115,7 @@ def clock_s() -> float:
 
 @dataclass(frozen=True)
 class FetcherConfig:
-    """Settings and spider of a crawl, as they are sent to a fetcher."""
+    """Settings and spider of a crawl, as its owner sends them to a fetcher."""
 
     store: str
     """Name of the owner's store; a new crawl on it ends an old one that its owner has left behind."""
@@ -238,7 +238,7 @@ def stats_for_owner(collector: type[Any]) -> type[Any]:
 
 @dataclass(eq=False)
 class BatchPage:
-    """A page of a batch on the fetcher, with its result so far."""
+    """A page of a batch (pages of one host) on the fetcher, with its result so far."""
 
     batch: str
     position: int
@@ -264,7 +264,7 @@ class BatchPage:
 
 @dataclass
 class FetcherCrawl:
-    """Scrapy's crawler on a fetcher for one run of an owner; it takes batches and reports results."""
+    """Scrapy's crawler on a fetcher for one run of an owner: gets batches of pages, gives back results."""
 
     config: FetcherConfig
     loop: asyncio.AbstractEventLoop
@@ -314,7 +314,7 @@ class FetcherCrawl:
             self.loop.call_later(0.5, self._tick)
 
     def give(self, batch: Batch, tasks: list[PageTask]) -> None:
-        """Queue the pages of a batch; ``tasks``: unpickled, in the batch's order."""
+        """Queue the pages of a batch; ``tasks``: its `Batch.tasks`, unpickled."""
         now_s = clock_s()
         self._texts.doubted.update(dict.fromkeys(batch.doubted))
         for key, cookie in batch.cookies:
@@ -557,7 +557,7 @@ class FetcherCrawl:
             result.callback_error = traceback.format_exc()
 
     async def _visit_here(self, request: Request, page: BatchPage) -> None:
-        """Download a request whose callback cannot be pickled, and add its output to the page's result."""
+        """Download here a request whose callback cannot be pickled; its output joins the page's result."""
         engine, fingerprinter = self.crawler.engine, self.crawler.request_fingerprinter
         assert engine is not None
         assert fingerprinter is not None
@@ -610,7 +610,10 @@ class FetcherCrawl:
     # --- the owner's questions, in the worker's loop
 
     async def take(self, acknowledged: int) -> Reply:
-        """Wait up to a second for results; return a reply with those since news `acknowledged`."""
+        """Wait up to a second for results of pages; return a `Reply` with all since `News` `acknowledged`.
+
+        ``acknowledged``: number of the last `News` that the owner has got.
+        """
         self.asked_s = clock_s()
         await asyncio.sleep(POLL_S)  # each call costs the owner some ms: it brings the results of a while
         while not self.results and clock_s() - self.asked_s < LONG_POLL_S:
@@ -828,7 +831,7 @@ def give(run: str, packed: bytes) -> None:
 
 
 async def take(run: str, acknowledged: int) -> bytes:
-    """Return the pickled `Reply` of the crawl of `run`. Raises KeyError if it is closed."""
+    """Return the pickled result of `FetcherCrawl.take` of the crawl of `run`. KeyError if it is closed."""
     return pack(await _crawls[run].take(acknowledged))
 
 

@@ -1,4 +1,4 @@
-"""Messages between the owner of a crawl and its fetchers, as bytes."""
+"""Messages between the owner of a crawl (its process with the store) and its fetchers, as bytes."""
 
 import io
 import itertools
@@ -17,7 +17,7 @@ from scrapy_gp4c.crawling.request_data import objects_of
 from scrapy_gp4c.crawling.requests import SHARED, method_name
 
 MAX_OBJECTS: Final = 10_000
-"""Most objects of requests that a process keeps, in case that other requests have them, too."""
+"""Most objects in the data of requests that a process keeps, in case that other requests have them too."""
 
 
 def pack(value: Any, *, by_value: bool = False) -> bytes:
@@ -62,7 +62,7 @@ class ObjectTable:
     """
 
     def __init__(self, owner: str) -> None:
-        """``owner``: identity of this process."""
+        """``owner``: name of this process, which owns the objects that its own requests bring."""
         self._owner = owner
         self._numbers = itertools.count()
         self._objects: OrderedDict[int, Any] = OrderedDict()
@@ -72,7 +72,7 @@ class ObjectTable:
         """Identity and version of another process's object -> the copy of it here."""
 
     def identify(self, values: dict[str, dict[str, Any]]) -> dict[tuple[str, str], tuple[str, int]]:
-        """Return the identities of a request's objects, by field and name; ``values``: see `objects_of`."""
+        """Return (field, name) -> identity (owner, number) of the objects in a request; see `objects_of`."""
         return {(field, name): self._identify(value) for field, name, value in objects_of(values)}
 
     def _identify(self, value: Any) -> tuple[str, int]:
@@ -85,7 +85,10 @@ class ObjectTable:
         return self._owner, number
 
     def take(self, request: Request) -> list[CallbackObject]:
-        """Replace copies of shared objects in a request by this process's objects; returns these."""
+        """Replace the copies of objects in a request's data by the objects of this process; returns these.
+
+        Of another process's object that is the copy that earlier requests got.
+        """
         taken = []
         for (field, name), identity in request.meta.pop(SHARED, {}).items():
             values = getattr(request, field)
@@ -120,7 +123,7 @@ class PackedCallback:
         raise TypeError("this callback runs on fetchers alone")
 
     def function(self, spider: Spider) -> Any:
-        """Return the function."""
+        """Return the unpickled function, with this process's `spider` in it."""
         return _Unpickler(io.BytesIO(self._packed), spider).load()
 
 
@@ -158,7 +161,7 @@ def pack_request(request: Request, spider: Spider) -> dict[str, Any]:
 
 
 def unpack_request(stored: dict[str, Any], spider: Spider, *, is_owner: bool = False) -> Request:
-    """Return the request of a `pack_request`; at the owner, a callback that is no method stays packed."""
+    """Return a request packed by `pack_request`; if `is_owner`, a callback that is no method stays packed."""
     functions = {name: stored.get(name) for name in ("callback", "errback")}
     closures = {name: one for name, one in functions.items() if isinstance(one, PackedCallback)}
     request = request_from_dict({**stored, **dict.fromkeys(closures)}, spider=spider)

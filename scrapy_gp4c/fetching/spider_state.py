@@ -1,7 +1,8 @@
 """Attributes of a crawl's spider, such as counters and tables of callbacks: the same in all processes.
 
-Each process reports how its spider's attributes have changed since its last report. Numbers change by
-differences and containers by entries, so that changes of several fetchers add up.
+The processes are fetchers, which run callbacks, and the owner, which has the store. Each reports how its
+spider's attributes have changed since its last report. Numbers change by differences and containers by
+entries, so that changes of several fetchers add up.
 """
 
 import pickle
@@ -92,7 +93,7 @@ class SpiderState:
 
 
 class OwnersState(SpiderState):
-    """Attributes of the owner's spider, and which of their changes were sent to which fetcher."""
+    """Attributes of the owner's spider, and how far each fetcher was sent their changes."""
 
     most_bytes = LARGE_BYTES
 
@@ -106,12 +107,12 @@ class OwnersState(SpiderState):
         """Identity of a fetcher -> number of changes that were sent to it."""
 
     def take(self, identity: str, changes: list[Changes], *, is_last: bool) -> None:
-        """Apply changes reported by a fetcher, at once if `is_last`, and keep them for the others."""
+        """Apply changes that a fetcher, `identity`, reports, at once if `is_last`; keep them for others."""
         self.apply(changes, is_last=is_last)
         self._log += [(identity, change) for change in changes]
 
     def unsent(self, identity: str) -> list[Changes]:
-        """Return the changes to send to a fetcher: all since the last call, without those it reported.
+        """Return the changes to send to the fetcher `identity`: all since the last call but its own.
 
         For a new fetcher, these are the values of all attributes that have changed.
         """
@@ -135,7 +136,7 @@ class OwnersState(SpiderState):
 
 
 def packed_difference(before: bytes | None, packed: bytes) -> tuple[Any, ...] | None:
-    """Return the change between two pickled values, as for `difference`; `before` None: no such attribute.
+    """Return how a pickled value has changed, see `difference`; ``before``: None: there was no attribute.
 
     It shares no objects with the spider: what a callback changes later is a later change.
     """

@@ -25,7 +25,7 @@ DEFAULT_TEMPLATE: Final = "{summary}\n\n{pages}"
 
 @dataclass(frozen=True)
 class Receiver:
-    """A receiver of notices: an Apprise URL, and which events it gets how often."""
+    """A receiver of notices: an Apprise URL, which events it gets, and how often."""
 
     url: str
     """Address with its password, never shown: see `name`."""
@@ -57,10 +57,11 @@ class Receiver:
 
     @property
     def most_shown(self) -> int:
-        """Most events of a cycle that its messages show with their differences."""
+        """Most events of a cycle whose text differences its messages can show."""
         return NAMED_PAGES + (MAX_EACH if self.digest == "each" else 0)
 
     def wants(self, event: PageEvent) -> bool:
+        """Whether an event is of the kinds, tag and URLs that the receiver gets."""
         if event.kind not in self.events or (self.tag is not None and event.tag != self.tag):
             return False
         return self.match == "*" or url_matches(event.url, self.match)
@@ -127,7 +128,7 @@ def _check_template(template: Any) -> None:
 
 
 class Message(NamedTuple):
-    """A message to one receiver."""
+    """A text with a title for one receiver, about one or more events."""
 
     receiver: str
     """`Receiver.key`, or `COMMAND` of `scrapy_gp4c.notices.outbox`."""

@@ -1,9 +1,9 @@
 """Clusters of pages that are alike (Tan et al. 2007, section 4.3), by repeated bisection.
 
-Pages are clustered by words alone first, as thousands of words would outweigh all other features. What counts
-of a page's words is then how near its cluster is to each of the ten largest. Ours, where the paper leaves it
-open: 100 clusters at first, at most a tenth of the pages; counts as log(1 + x); every feature with mean 0 and
-variance 1.
+Pages are clustered by words alone first, as thousands of words would outweigh all other features. Of a page's
+words only how near its cluster is to each of the ten largest is then a feature. Ours, where the paper leaves
+it open: 100 clusters at first, at most a tenth of the pages; counts as log(1 + x); every feature with mean 0
+and variance 1.
 """
 
 import hashlib
@@ -66,7 +66,7 @@ class PageFeatures(NamedTuple):
 def group_pages(
     contents: ContentHistory, clusters: int = CLUSTERS, features: Sequence[str] = FEATURES, seed: int = 0
 ) -> PageGroups:
-    """Cluster the pages of a file of contents by their texts of cycle 0, without look-ahead.
+    """Make `clusters` clusters of the pages of a file of contents by their texts of cycle 0.
 
     Raises HistoryError for more clusters than pages, unknown features, or if scikit-learn is missing.
     """
@@ -80,7 +80,10 @@ def group_texts(
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> PageGroups:
-    """Cluster the pages of a file of contents by ``texts``, ``[P]``, such as those of a crawl's copies."""
+    """Cluster the pages of a file of contents by other texts of theirs, such as those of a crawl's copies.
+
+    ``texts``: ``[P]``; None: no text. ``features``: some of `FEATURES`.
+    """
     history = contents.history
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
     known = [text or "" for text in texts]
@@ -97,7 +100,7 @@ def counts_of(texts: Sequence[str]) -> Floats:
 def cluster(
     pages: PageFeatures, clusters: int, features: Sequence[str], seed: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Cluster pages: the cluster of each, ``[P]``, and for each cluster all by distance, ``[C, C]``."""
+    """Return the cluster of each page, ``[P]``, and for each cluster all by distance: see `nearest`."""
     if not 1 <= clusters <= len(pages.urls):
         raise HistoryError(
             f"--clusters: expected from 1 to {len(pages.urls):,}, the number of pages; found {clusters:,}"
@@ -143,10 +146,9 @@ def counted_words(texts: Sequence[str]) -> Any:
 
 
 def near_largest(terms: Any, seed: int) -> Floats:
-    """Rank of a page's cluster by the distance of centroids, for each of the ten largest clusters: ``[P,
-    10]``.
+    """How near each page's cluster is to each of the ten largest, as a rank among all clusters: ``[P, 10]``.
 
-    Pages are clustered by tf-idf; a cluster is 0 for itself, 1 for the nearest other.
+    Pages are clustered by the tf-idf of ``terms``; rank 0 is the cluster itself, 1 the nearest other one.
     """
     learn = _library()
     vectors = learn.feature_extraction.text.TfidfTransformer().fit_transform(terms)
@@ -180,7 +182,7 @@ def bisected(points: Floats, clusters: int, seed: int) -> tuple[npt.NDArray[np.i
 
 
 def nearest(centres: Floats) -> npt.NDArray[np.int32]:
-    """For each cluster, all clusters by the distance of centroids, itself first: ``[C, C]``."""
+    """For each cluster, all clusters by the distance of centroids, the nearest (itself) first: ``[C, C]``."""
     square = (centres**2).sum(axis=1)
     distance = square[:, None] + square[None, :] - 2.0 * centres @ centres.T
     np.fill_diagonal(distance, -1.0)
@@ -227,7 +229,7 @@ def regrouping(
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> Regrouping:
-    """Make a `Regrouping` that clusters a replay's copies every so many cycles; see `group_pages`."""
+    """Make a `Regrouping`: by it a replay clusters its copies anew, every ``every_cycles`` cycles."""
 
     def group(copies: npt.NDArray[np.int64]) -> PageGroups:
         return group_texts(contents, cycles.texts(contents, copies), clusters, features, seed)
@@ -293,9 +295,10 @@ LEAST_PAGES: Final = 2
 def group_copies(
     copies: StoredCopies, clusters: int = CLUSTERS, features: Sequence[str] = FEATURES, seed: int = 0
 ) -> PageGroups:
-    """Cluster the pages of a store; pages without a description are in no cluster.
+    """Cluster the pages of a store by the descriptions (word sketches, links) of their copies.
 
-    Raises HistoryError where no page has one, and as `group_pages`.
+    Pages without a description are in no cluster. Raises HistoryError where no page has one, for more
+    clusters than described pages, or if scikit-learn is missing.
     """
     if not len(copies.pages):
         raise HistoryError(
@@ -324,7 +327,7 @@ def group_copies(
 
 
 def sketched_words(described: Sequence[Description]) -> Any:
-    """Count the most frequent words of all pages' sketches in each page: sparse ``[P, T]``."""
+    """Count in each page's sketch the words that are most frequent over all pages: sparse ``[P, T]``."""
     from scipy.sparse import csr_matrix
 
     size = np.array([len(one.terms) for one in described])

@@ -29,12 +29,12 @@ from training.replaying.replay import QUICK, Engine, can_replay, known_to, load,
 
 DEFAULT_SCORES: Final = (*PURPOSES, *BASELINES, ORACLE)
 EVERY: Final = "all"
-"""Word for all policies that a history has groups of pages for, in place of a policy's name."""
+"""Word in place of a policy's name, for all policies that a history has the groups of pages for."""
 UNDER: Final = " under "
 
 
 class Contender(NamedTuple):
-    """Row of an evaluation: a score function under a policy, or a policy alone."""
+    """What one row of an evaluation is about: a score function under a policy, or a policy alone."""
 
     text: str
     function: ScoreFunction | Baseline | None
@@ -44,7 +44,7 @@ class Contender(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """Score functions and policies to evaluate."""
+    """Score functions and policies to evaluate side by side."""
 
     scores: Sequence[str]
     policies: Sequence[str] = ()
@@ -78,10 +78,10 @@ def contest(
     policies: Sequence[str],
     in_use: str | None = None,
 ) -> Contest:
-    """Make the `Contest` of a command line; ``named``: with all that has a name, as by ``--all``.
+    """Make the `Contest` of a command line: score functions `named` and `scores`, and `policies`.
 
-    By default those of `DEFAULT_SCORES` that the history can replay, unless all policies need no score
-    function. ``in_use``: the function in use, the first of all.
+    Without score functions it has those of `DEFAULT_SCORES` that the history can replay, unless all policies
+    need none. ``named``: texts by options such as ``--all``; ``in_use``: the crawl's function, put first.
     """
     texts = [one for text in policies for one in (_known(history) if text == EVERY else [text])]
     live = [text for text in texts if not is_oracle_baseline(text)]
@@ -186,7 +186,7 @@ class Evaluation:
 
 
 def summary(per_cycle: Floats) -> Summary:
-    """Mean of a metric over the scored cycles, taken as independent draws."""
+    """Return the `Summary` of a metric's values, one of each scored cycle, taken as independent draws."""
     half_width = statistics.half_width(per_cycle, error_first=False) if len(per_cycle) > 1 else None
     return Summary(float(per_cycle.mean()), half_width, per_cycle.tolist())
 
@@ -202,10 +202,10 @@ def evaluate(
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Evaluation:
-    """Replay every score function, and every policy that needs none, on a history, and sum up the metrics.
+    """Replay score functions, and policies that need none, on a history, and take the means of metrics.
 
-    ``policies``: see `Contest`; ``weighted``: the metrics of `training.replaying.metrics.WEIGHTED` too;
-    ``by_time``: those of `COSTED`; ``first_cycle``: number of the history's first cycle in its file;
+    ``policies``: see `Contest`; ``weighted``: compute the metrics `training.replaying.metrics.WEIGHTED` too;
+    ``by_time``: and `COSTED`; ``first_cycle``: number of the history's first cycle in its file;
     ``advance`` is called after each replay. Raises HistoryError, ScoreError, ExpressionError or PolicyError,
     before any replay where it can.
     """

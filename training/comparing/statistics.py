@@ -1,6 +1,7 @@
 """Intervals, paired tests and correlations over cycles and folds (journal 5.3).
 
-Values of one score function are float64 ``[F, C]``: one row per fold, one column per scored cycle.
+Values of one score function are float64 ``[F, C]``: one row per fold (one of several test sets of pages), one
+column per scored cycle.
 """
 
 import math
@@ -40,11 +41,10 @@ class Duel(NamedTuple):
 
 
 def half_width(sample: Floats, *, error_first: bool = True) -> float:
-    """Half width of the 95% interval of a sample's mean (Student's t): float64 ``[n]``; nan for a single
-    value.
+    """Half width of the 95% interval of a sample's mean (Student's t); nan for a single value.
 
-    ``error_first``: whether the standard error is rounded before it is multiplied, which decides the last
-    bit: the experiment's tables round it, `training.evaluate` does not.
+    ``sample``: float64 ``[n]``; ``error_first``: whether the standard error is rounded before it is
+    multiplied, which decides the last bit: the experiment's tables round it, `training.evaluate` does not.
     """
     n = len(sample)
     if n < 2:
@@ -55,7 +55,7 @@ def half_width(sample: Floats, *, error_first: bool = True) -> float:
 
 
 def t_quantile(degrees: int) -> float:
-    """Half width of a 95% interval in standard errors (Student's t)."""
+    """Half width of a 95% interval in standard errors (Student's t), with so many degrees of freedom."""
     return float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
@@ -66,7 +66,7 @@ def mean(values: npt.ArrayLike) -> Mean:
 
 
 def per_cycle(values: Floats) -> list[Mean]:
-    """Mean over the folds of every cycle."""
+    """For each cycle the mean over all folds, with its interval; ``values``: ``[F, C]``."""
     return [mean(column) for column in values.T]
 
 
@@ -109,15 +109,15 @@ def duel(one: Floats, other: Floats) -> Duel:
 
 
 def paired(one: Floats, other: Floats) -> Floats:
-    """Differences of each fold's means; with a single fold, of each cycle.
+    """Differences of two functions' values, ``[F, C]`` each: of the means of each fold, ``[F]``.
 
-    Cycles of a fold are not independent.
+    Cycles of a fold are not independent. With a single fold: the difference in each cycle, ``[C]``.
     """
     return np.asarray((one - other).mean(axis=1) if len(one) > 1 else (one - other)[0])
 
 
 def overall(one: Floats, other: Floats) -> tuple[Mean, float]:
-    """Mean difference of `one` and `other` with its interval, and the p value of a paired t test."""
+    """Mean of the differences by `paired`, with its interval, and the p value of a paired t test."""
     pairs = paired(one, other)
     if len(pairs) < 2 or np.ptp(pairs) == 0.0:
         return mean(pairs), 1.0 if not pairs.any() else 0.0
@@ -137,7 +137,7 @@ def correlation(changed_pages: npt.ArrayLike, values: npt.ArrayLike) -> float:
 
 
 class RankCorrelation(NamedTuple):
-    """Spearman's correlation of selected pairs of values, with a permutation test."""
+    """Spearman's correlation of selected pairs of values, beside that of permuted pairs."""
 
     spearman: float
     """Spearman's rank correlation; nan for fewer than three selected values."""
@@ -148,13 +148,13 @@ class RankCorrelation(NamedTuple):
     null_high: float
     """2.5% and 97.5% quantiles over the permutations."""
     p: float
-    """Two-sided p value: distance from the null mean."""
+    """Two-sided p value: share of permutations at least as far from `null_mean`."""
 
 
 def rank_correlation(
     x: Floats, y: Floats, select: Callable[[Floats, Floats], Bits], permutations: int = 999, seed: int = 0
 ) -> RankCorrelation:
-    """Spearman's correlation of the values that ``select(x, y)`` chooses, against a permutation test.
+    """Spearman's correlation of `x` and `y` where ``select(x, y)`` is True, with a permutation test.
 
     Each permutation draws the pairs of ``x`` and ``y`` anew and selects again: the null has the same bias as
     the selection. (Pairs in which either value is positive, of values that are mostly 0, have negative

@@ -76,7 +76,7 @@ come out.
 """
 THESIS_SEARCHES: Final = (("change_rate", "basic"),)
 SEARCHES: Final = tuple((fitness, name) for fitness in FITNESSES for name in PAPER_SETS)
-"""Fitness and name of the set of terminals of every learning run."""
+"""Pairs (fitness, name of the set of terminals), one for every learning run."""
 
 
 @dataclass(frozen=True)
@@ -399,7 +399,7 @@ def selections(results: ExperimentResults) -> list[Row]:
 
 
 def correlations(results: ExperimentResults) -> list[Row]:
-    """Pearson correlation, over the cycles, of the number of changed pages and a function's metric."""
+    """Pearson correlation, over the cycles, of the number of changed pages with each function's metrics."""
     changed = np.array(results.changed_pages, dtype=np.float64).mean(axis=0)
     names = (*COMPETITIVE, *(results.learned_for(metric) for metric in results.fitnesses))
     return [

@@ -31,7 +31,8 @@ DAYS: Final = 21
 """Number of days in the learning experiment, with a new plan every day."""
 LEARNING_PAGES: Final = 100_000
 SPLIT_TOLERANCE: Final = 0.005
-"""Error, as a share of the budget, at which the search for its split ends, as in the authors' program."""
+"""Error, as a share of the budget, at which the search for the split of the budget ends (see `lambda_crawl`),
+as in the authors' program."""
 STARVING: Final = 0.4
 """Least visits of a page in BinaryLambdaCrawl, as a share of equal visits to all: the best in the paper."""
 SCORES: Final = (
@@ -58,7 +59,7 @@ class Sources(NamedTuple):
 
 
 class VisitRates(NamedTuple):
-    """Plan: visits per day, and for pages with known changes the probability of a visit after each."""
+    """A plan: visits per day of each page, or, of known changes, the probability of a visit after each."""
 
     visits: Floats
     probability: Floats
@@ -86,7 +87,7 @@ def proportional(sources: Sources, budget: float) -> VisitRates:
 
 
 def binary(share: float) -> Policy:
-    """BinaryLambdaCrawl: most current copies, each page having at least ``share`` of equal visits to all."""
+    """BinaryLambdaCrawl: keeps most copies current, with at least ``share`` of equal visits for each page."""
 
     def policy(sources: Sources, budget: float) -> VisitRates:
         least = share * budget / len(sources.rate)
@@ -97,14 +98,17 @@ def binary(share: float) -> Policy:
 
 
 def _visits(sources: Sources, budget: float, approximate: bool) -> Floats:
-    """Algorithm 1, or proposition 9: visits in proportion to importance."""
+    """Visits per day of each page by algorithm 1; `approximate`: by importance alone (proposition 9)."""
     if approximate:
         return np.asarray(sources.weight * budget / sources.weight.sum())
     return allocate(HARMONIC, sources.rate, budget, sources.weight, most=math.inf)
 
 
 def _probabilities(sources: Sources, budget: float) -> Floats:
-    """Algorithm 2: p = c weight / rate, at most 1, so that the visits, p x rate, add up to the budget."""
+    """Probability of a visit after each change, by algorithm 2: weight / rate times a constant, at most 1.
+
+    The constant makes the visits, probability times rate, add up to the budget.
+    """
     order = np.argsort(sources.rate / sources.weight)
     saturates = (sources.rate / sources.weight)[order]
     followed = np.concatenate(([0.0], np.cumsum(sources.rate[order])))
@@ -118,7 +122,10 @@ def _probabilities(sources: Sources, budget: float) -> Floats:
 
 
 def lambda_crawl(approximate: bool = False, follow: bool = True) -> Policy:
-    """LambdaCrawl, algorithm 3; ``follow``: use complete knowledge of changes."""
+    """LambdaCrawl, algorithm 3: splits the budget between visits after known changes and visits at random.
+
+    ``approximate``: see `_visits`; ``follow``: whether known changes are used at all.
+    """
 
     def policy(sources: Sources, budget: float) -> VisitRates:
         follows = sources.complete & follow & (sources.weight > 0)

@@ -1,8 +1,11 @@
 """The experiment of Tan et al. 2007, section 6, on a history of weeks, its tables, figures and claims.
 
-Cycles of 2, 4 and 8 weeks, and download resources R of 25,000, 50,000 and 100,000 of 284,692 pages, here the
-same shares. Nothing is known of a page at the beginning (no warm-up), and one sample is in flight
-(Algorithm 1). PageRank is that of the pages' links, on a scale from 0 to 10.
+The paper's letters: C is the change rate, the share of a cycle's visits that find a change, and C^w the same
+weighted by popularity; R are the download resources, visits per cycle; d is the largest distance (in
+directories, links or clusters) of pages near a sample; phi the probability that these are visited. Cycles are
+of 2, 4 and 8 weeks, and R 25,000, 50,000 and 100,000 of 284,692 pages, here the same shares. Nothing is known
+of a page at the beginning (no warm-up), and one sample is in flight (Algorithm 1). PageRank is that of the
+pages' links, on a scale from 0 to 10.
 """
 
 from collections import Counter
@@ -38,16 +41,16 @@ BEST_D: Final = {"lb": 3, "db": 1, "cb": 0}
 """Policy -> its best depth d (section 6.2)."""
 BASELINES: Final = ("rns", "rr", "gsb")
 MEASURED: Final = ("change_rate", "weighted_change_rate", "ndcg")
-"""Metrics to compute: the paper's C and C^w, and one for the order of the visits."""
+"""Metrics to compute: the paper's C and C^w, and one that also counts the order of the visits."""
 FORMAT: Final = "gp4c-tan/1"
 
 
 class CrawlSetting(NamedTuple):
-    """Length of a cycle, and download resources R."""
+    """Length of a cycle in weeks, and its budget (the paper's download resources R)."""
 
     weeks: int
     budget: float
-    """R, as a share of the pages."""
+    """Visits per cycle, as a share of the pages."""
 
 
 TYPICAL: Final = CrawlSetting(SPANS_WEEKS[-1], BUDGETS[0])
@@ -58,7 +61,7 @@ SETTINGS: Final = tuple(CrawlSetting(weeks, budget) for weeks in SPANS_WEEKS for
 
 
 class TanPlan(NamedTuple):
-    """Depths and seeds of the experiment."""
+    """Depths d to try, and number of seeds (replays of each policy)."""
 
     depths: Sequence[int] = DEPTHS
     seeds: int = 5
@@ -132,7 +135,10 @@ COLUMNS: Final = ("policy", "weeks", "budget", "cycle", *MEASURED)
 
 
 def following(policy: str, d: int | None = None, phi: str = "change") -> str:
-    """Text of `lb`, `db` or `cb` with one sample in flight; ``d``: the paper's best by default."""
+    """Text of the policy `lb`, `db` or `cb` with one sample in flight.
+
+    ``d``: its depth, None: the paper's best; ``phi``: how it computes phi, see `PHIS` of `policies.sampling`.
+    """
     adaptive = "" if phi == "change" else f", phi={phi!r}"
     return f"{policy}(d={BEST_D[policy] if d is None else d}{adaptive}, in_flight=1)"
 
@@ -161,7 +167,7 @@ def planned(weekly: ChangeHistory, plans: TanPlan) -> list[tuple[str, CrawlSetti
 def run_all(
     recorded: ContentHistory | ChangeHistory, plans: TanPlan, advance: Callable[[], object] = lambda: None
 ) -> TanResults:
-    """Replay all that is `planned`; ``advance`` is called after each policy and setting.
+    """Replay all policies and settings that are `planned`; ``advance`` is called after each.
 
     ``recorded``: weeks, whose neighbours have clusters and links if anything is to be found by them. Raises
     HistoryError for fewer than two of the longest cycles, or pages without names.
@@ -237,13 +243,13 @@ class PaperClaim(NamedTuple):
 
 
 def rate(results: TanResults, policy: str, setting: CrawlSetting, metric: str = "change_rate") -> float:
-    """Mean of a metric over the cycles; nan where the history has no groups for the policy."""
+    """Mean of a policy's metric over the cycles; nan where the history has no groups for the policy."""
     trial = results.trial(policy, setting)
     return float("nan") if trial is None else trial.mean(metric).mean
 
 
 def over_d(results: TanResults, policy: str, depths: Sequence[int], setting: CrawlSetting) -> Floats:
-    """C of a policy at every d, ``[depths]``; nan where not replayed."""
+    """Change rate of a policy at every depth d, ``[depths]``; nan where it was not replayed."""
     return np.array([rate(results, following(policy, d), setting) for d in depths])
 
 
@@ -375,7 +381,7 @@ def depths_figure(domains: Sequence[Domain]) -> Figure:
 
 
 def granularity_chart(results: TanResults) -> Chart:
-    """Figure 5: C of links, directories and clusters over d; no cluster is at a negative distance."""
+    """Figure 5: change rate by links, directories and clusters over the depth d (no clusters below 0)."""
     depths = results.plans.depths
     lines = [
         plain_line(name, values)
@@ -386,7 +392,7 @@ def granularity_chart(results: TanResults) -> Chart:
 
 
 def popularity_chart(results: TanResults) -> Chart:
-    """Figure 8: C^w of PageRank-adaptive and plain directory policies over d."""
+    """Figure 8: weighted change rate of the directory policy, plain and adapted to PageRank, over depth d."""
     depths = [d for d in results.plans.depths if d >= 0]
     lines = []
     for name, phi in (("PRA", "pra"), ("DB", "change")):
@@ -399,7 +405,7 @@ def popularity_chart(results: TanResults) -> Chart:
 
 
 def history_chart(results: TanResults) -> Chart:
-    """Figure 9: C in every cycle of HA and WHA, beside DB and RNS."""
+    """Figure 9: change rate in every cycle by directories, with phi from history or not, and at random."""
     texts = {
         "RNS": "rns",
         "DB": following("db"),
@@ -416,7 +422,7 @@ def history_chart(results: TanResults) -> Chart:
 
 
 def compared_figure(results: TanResults) -> Figure:
-    """Figure 6: C of all policies, with the 95% intervals of their leads over RNS."""
+    """Figure 6: change rate of all policies, with 95% intervals of their leads over random sampling."""
     random = results.trials["rns", TYPICAL]
     trials = [one for policy in COMPARED if (one := results.trial(policy, TYPICAL)) is not None]
     values = np.array([trial.mean("change_rate").mean for trial in trials])
@@ -438,7 +444,7 @@ def compared_figure(results: TanResults) -> Figure:
 
 
 def settings_figure(results: TanResults) -> Figure:
-    """Figure 7: C of directories over d, by length of cycle and R."""
+    """Figure 7: change rate of the directory policy over depth d, by length of cycle and budget."""
     depths = results.plans.depths
     figure, panels = new_figure(11.0, 4.2, 1, len(SPANS_WEEKS), sharey=True, layout="constrained")
     for axes, weeks in zip(panels, SPANS_WEEKS, strict=True):
@@ -479,7 +485,7 @@ def domain_table(results: TanResults) -> str:
 
 
 def compared_table(results: TanResults) -> str:
-    """Figure 6 at all settings, with 95% intervals over the cycles, and how far each is ahead of RNS."""
+    """Figure 6 at all settings, as Markdown: 95% intervals over the cycles, and leads over policy ``rns``."""
     heads = [METRICS[metric].name for metric in MEASURED]
     rows = []
     for setting in SETTINGS:

@@ -1,8 +1,9 @@
 """The experiment of Pandey & Olston 2005, section 6: search quality by budget, for policies of refreshing.
 
-All copies are in sync at first; then ``B`` pages are refreshed in every cycle, and quality is the mean over
-the cycles after the refreshes. What a policy knows of pages is estimated from the whole of the cycles, as in
-the paper (section 6.2), from the first half and judged on the second, or from its own visits alone.
+All copies are current at first; then a budget of pages is refreshed in every cycle. Quality is that of the
+search engine's answers to a workload of queries, mean over the cycles, each after its refreshes. What a
+policy knows of pages is estimated from the whole of the cycles, as in the paper (section 6.2), from the first
+half and judged on the second, or from its own visits alone. Arrays ``[P]`` have a number for each page.
 """
 
 import difflib
@@ -92,12 +93,12 @@ class Trial:
     history: ChangeHistory
     """History with the values of refreshes."""
     first: int
-    """Cycle in which copies are in sync; later cycles are judged."""
+    """Cycle in which all copies are current; quality is measured in later cycles (the judged ones)."""
     last: int
     """Last cycle that estimates are made from."""
     seed: int
     refit_cycles: int = 0
-    """Cycles after which F_q, idf and mean length are fitted anew; 0: never."""
+    """Number of cycles after which `search.gains.Refit` (rank functions, idf) is made anew; 0: never."""
 
     @property
     def pages(self) -> int:
@@ -117,7 +118,10 @@ class Trial:
         return self.search.clicks(self.last)
 
     def judge(self, chosen: Callable[[int, Ints], Ints]) -> Judged:
-        """Quality of copies refreshed by ``chosen(cycle, last visits)`` in every judged cycle."""
+        """Measure the quality of copies of which ``chosen(cycle, last)`` are refreshed in each judged cycle.
+
+        ``last``: cycle of each page's last refresh, ``[P]``.
+        """
         live = self.search.live
         held = live[self.first].copy()
         last = np.full(self.pages, self.first)
@@ -139,15 +143,15 @@ class Trial:
 
 
 class Updates(NamedTuple):
-    """Updates of pages and what refreshing them at once gains; arrays are ``[updates]``."""
+    """Updates of pages, and what a refresh right after each would gain; arrays are ``[updates]``."""
 
     page: Ints
     gap: Ints
     """Cycles since the update before, or since cycle 0."""
     gained: Floats
-    """delta-Q_A of a refresh at once, in ppm."""
+    """Gain of quality (delta-Q_A) by a refresh right after the update, in ppm."""
     difference: Floats
-    """Share of the shingles that differ."""
+    """Share of the text's shingles that differ from those before the update."""
     version: npt.NDArray[np.int32]
 
 
@@ -179,7 +183,10 @@ def prepared(
     seed: int = 1,
     refit_cycles: int = 0,
 ) -> Trial:
-    """Make the `Trial` of a data set with its refresh values; ``corpus``: of the workload's terms."""
+    """Make the `Trial` of a data set, with the values of refreshes.
+
+    ``corpus``: statistics of the workload's terms; ``estimate``: from which cycles a policy knows updates.
+    """
     points_tried = search(corpus, how.workload, how.scoring, how.importance)
     history = replace(corpus.contents.history, impact=refresh_values(corpus, how, points_tried))
     middle = history.cycles // 2
@@ -188,10 +195,10 @@ def prepared(
 
 
 def rates_of(trial: Trial) -> dict[str, Floats]:
-    """Forecasts of what a refresh gains per cycle: ``[P]`` each.
+    """Return forecasts of what a refresh of each page gains per cycle, by name: ``[P]`` each.
 
-    ``user-centric`` is the paper's mean over refreshes (section 6.1.3), each update refreshed at once;
-    ``per cycle`` all that was gained, by the number of cycles.
+    ``user-centric`` is the paper's mean over refreshes (section 6.1.3), each right after an update;
+    ``user-centric per cycle`` is all that these gained, divided by the number of cycles.
     """
     updates = trial.updates
     mean = mean_by_page(updates.page, updates.gained / updates.gap, trial.pages)
@@ -232,7 +239,7 @@ def _own_visits(trial: Trial, text: str, budget: int) -> Judged:
 
 
 def _by_priority(rate: Floats, budget: int) -> Callable[[int, Ints], Ints]:
-    """Choice of ``budget`` pages of highest rate * cycles since the last refresh; of equals the oldest."""
+    """Return a function for `Trial.judge` that chooses the pages of highest rate * cycles since a refresh."""
 
     def chosen(cycle: int, last: Ints) -> Ints:
         waited = cycle - last
@@ -242,7 +249,10 @@ def _by_priority(rate: Floats, budget: int) -> Callable[[int, Ints], Ints]:
 
 
 def _in_slots(trial: Trial, policy: str, tau: float, budget: int) -> Callable[[int, Ints], Ints]:
-    """Choice of pages by the timetable of SBR or EBR; unused budget goes to pages refreshed longest ago."""
+    """Return a function for `Trial.judge` that chooses pages by the timetable of SBR or EBR.
+
+    The rest of the budget goes to pages refreshed longest ago.
+    """
     rows = planned_refreshes(trial, policy, tau, budget)
 
     return lambda cycle, last: with_oldest(rows[cycle - trial.first - 1], last, budget)
@@ -271,7 +281,7 @@ class Needed(NamedTuple):
 
 
 def resources(points_tried: Sequence[RefreshPoint]) -> list[Needed]:
-    """Budgets for equal quality: that of the policy user-centric at 5, 10 and 20% of the pages."""
+    """Return each policy's budget for the quality that ``user-centric`` has at 5, 10 and 20% of the pages."""
     rows = []
     of = {one.policy: sorted(p for p in points_tried if p.policy == one.policy) for one in points_tried}
     for level in (0.05, 0.10, 0.20):
@@ -313,7 +323,7 @@ class GainForecast(NamedTuple):
 
 
 class Halves(NamedTuple):
-    """Gain per cycle of every page in both halves: ``[P]`` each."""
+    """Gain per cycle of every page in each half of the history, ``[P]``, and forecasts of the second."""
 
     earlier: Floats
     later: Floats
@@ -334,7 +344,7 @@ def halves(trial: Trial) -> Halves:
 
 
 def _looks_back(updates: Updates, pages: int) -> dict[str, Floats]:
-    """Forecasts from past gains as terminals keep them: the last visits, decayed ones, the last one alone."""
+    """Forecasts from past gains as terminals have them: the last visits, decayed ones, the last one alone."""
     state = {name: np.zeros(pages, dtype) for name, dtype in refresh_value.COLUMNS.items()}
     count = np.bincount(updates.page, minlength=pages)
     nth = np.arange(len(updates.page)) - np.repeat(np.cumsum(count) - count, count)

@@ -98,12 +98,11 @@ def allocate(
     least: float = 0.0,
     most: float = 1.0,
 ) -> Floats:
-    """Optimal visits per cycle of every page, ``least`` to ``most``, that add up to ``budget``: float64
-    ``[P]``.
+    """Return the visits per cycle of every page that are best by `objective` for a budget: float64 ``[P]``.
 
-    ``change_rates``: changes per cycle, above 0, ``[P]``; ``budget``: visits per cycle, at least those of
-    ``least``; where it allows ``most`` for all pages, all have it. ``weight``: of each page's gain, ``[P]``,
-    not all 0; None: all weigh 1.
+    Each page gets ``least`` to ``most`` visits; they add up to ``budget``, unless all pages have ``most``.
+    ``change_rates``: changes per cycle, above 0, ``[P]``; ``weight``: of each page's gain, ``[P]``, not all
+    0; None: all weigh 1.
     """
     if budget >= most * len(change_rates):
         return np.full(len(change_rates), most)
@@ -144,12 +143,14 @@ Pages = npt.NDArray[np.int64]
 
 
 class ObservingPolicy(Policy, Protocol):
+    """Policy that a replay tells the outcomes of its visits."""
+
     def observe(self, cycle: int, pages: Pages, changed: Bools) -> None:
-        """``pages``: page numbers; ``changed``: whether each had changed, ``[visits]``."""
+        """Note the visits of a cycle: ids of the pages, and whether each had changed, both ``[visits]``."""
 
 
 class _Overdue:
-    """Base of policies that visit the most overdue pages; subclasses plan the visits per cycle."""
+    """Base of policies that visit the most overdue pages; subclasses plan each page's visits per cycle."""
 
     rounds = 1
 
@@ -173,7 +174,7 @@ class _Overdue:
             self.state[name][pages] = values
 
     def visits_per_cycle(self) -> Floats:
-        """Visits planned for every page: ``[P]``."""
+        """Visits per cycle planned for every page: ``[P]``."""
         raise NotImplementedError
 
 
@@ -243,6 +244,8 @@ class Adaptive(_Overdue):
 
 
 class Baseline(NamedTuple):
+    """A policy to compare score functions with: its text (such as ``nutch``), factory, source and meaning."""
+
     text: str
     make: Callable[[PreparedHistory], ObservingPolicy]
     source: str
@@ -296,28 +299,27 @@ BASELINES: Final[dict[str, Baseline]] = {
 
 
 def change_rates(updates: npt.NDArray[Any], cycles: int) -> Floats:
-    """Poisson rates, changes per cycle, of pages with ``updates`` changes in ``cycles`` observed cycles:
-    ``[P]``.
+    """Estimate the changes per cycle of Poisson processes: ``[P]``, of pages with ``updates`` changes.
 
-    lambda = -ln((T - X + 0.5) / (T + 0.5)), without bias where changes are many or none (Cho & Garcia-Molina
-    2003, "Estimating frequency of change", section 4.2).
+    They are -ln((cycles - updates + 0.5) / (cycles + 0.5)), ``cycles`` being those observed; without bias
+    where changes are many or none (Cho & Garcia-Molina 2003, "Estimating frequency of change", section 4.2).
     """
     return np.asarray(-np.log((cycles - updates + 0.5) / (cycles + 0.5)))
 
 
 def current_share(visits: Floats, changes: Floats) -> Floats:
-    """Share of the time in which copies are current, by numbers of visits and changes (lambda T, above 0)."""
+    """Share of the time in which copies are current, by numbers of visits and of expected changes (> 0)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         share = visits / changes * -np.expm1(-changes / visits)
     return np.where(visits > 0.0, share, 0.0)
 
 
 def allocate_visits(rates: Floats, weights: Floats, budget: int, cycles: int) -> Ints:
-    """Number of visits of every page that maximizes the weighted `current_share`, ``budget`` a cycle in all:
-    int64 ``[P]``.
+    """Return how often to visit each page in ``cycles`` cycles, to keep most copies current: int64 ``[P]``.
 
-    Exact by greedy choice: each further visit of a page gains less. No page has more than one a cycle, and
-    visits without gain are not made. ``rates``, ``weights``: ``[P]``.
+    The sum of `current_share` times ``weights`` is greatest for ``budget`` visits a cycle. Exact by greedy
+    choice: each further visit of a page gains less. No page has more than one a cycle, and visits without
+    gain are not made. ``rates``: changes per cycle; both ``[P]``.
     """
     visits = np.zeros(len(rates), np.int64)
     eligible = np.flatnonzero((rates > 0.0) & (weights > 0.0))
@@ -335,13 +337,13 @@ def allocate_visits(rates: Floats, weights: Floats, budget: int, cycles: int) ->
 
 
 def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Ints]:
-    """Distribute visits over cycles at nearly even intervals: for each cycle, at most ``budget`` pages to
-    visit.
+    """Distribute visits over cycles at nearly even intervals: returns the pages to visit in each cycle.
 
-    ``visits``: number of each page, ``[P]``; ``phase``: drawn u_p. The j-th visit of page p is due at (j -
-    u_p) T / x_p with u_p in [0, 1): in cycle ceil(that). A linear program finds the least
-    total shift that keeps the budget; visits keep the order of their due cycles. A page that would stand
-    twice in a cycle changes places with another one in the nearest cycle that has neither.
+    ``visits``: number of each page's visits, ``[P]``; ``budget``: most visits a cycle; ``phase``: random
+    numbers in [0, 1), ``[P]``. The j-th visit of a page is due in cycle ceil((j - phase) * cycles / visits).
+    A linear program finds the least total shift that keeps the budget; visits keep the order of their due
+    cycles. A page that would stand twice in a cycle changes places with another one in the nearest cycle
+    that has neither.
     """
     page = np.repeat(np.arange(len(visits)), visits)
     nth = np.arange(1.0, len(page) + 1) - np.repeat(np.cumsum(visits) - visits, visits)
@@ -353,7 +355,10 @@ def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Int
 
 
 def _visits_made(due: Ints, budget: int) -> Ints:
-    """Cumulative visits to make by the end of every cycle: least sum of |made - due| with ``budget``."""
+    """Return the visits to have made by the end of each cycle, ``budget`` a cycle at most.
+
+    The sum of |made - due| over cycles is least; ``due``: visits due in each cycle.
+    """
     cycles, total = len(due), int(due.sum())
     if (due <= budget).all():
         return np.asarray(np.cumsum(due))
@@ -381,7 +386,7 @@ def _visits_made(due: Ints, budget: int) -> Ints:
 
 
 def _without_repeats(rows: list[Ints]) -> list[Ints]:
-    """Timetable in which no page comes twice in a cycle, each cycle as long as in ``rows``."""
+    """Return a timetable without pages twice in a cycle; ``rows``: pages of each cycle, equally many."""
     sets = [set(row.tolist()) for row in rows]
     for cycle, row in enumerate(rows):
         seen: set[int] = set()
@@ -394,7 +399,7 @@ def _without_repeats(rows: list[Ints]) -> list[Ints]:
 
 
 def _swapped(rows: list[Ints], sets: list[set[int]], cycle: int, page: int) -> int:
-    """Move `page` from `cycle` to the nearest cycle without it, in exchange for a page that `cycle` lacks."""
+    """Move `page` from `cycle` to the nearest cycle without it; returns the page that takes its place."""
     for other in sorted(range(len(rows)), key=lambda other: (abs(other - cycle), other)):
         free = sets[other] - sets[cycle]
         if page not in sets[other] and free:
@@ -417,9 +422,10 @@ _ACCEPTED: Final = "sbr(tau=0.0) or ebr(tau=0.0), with a share from 0 to 1"
 
 
 class UpdateHistory(NamedTuple):
-    """All updates of P pages in ``cycles`` cycles, with the pages' clicks; ``page``: ``[updates]``."""
+    """All updates of P pages in ``cycles`` cycles, and the pages' clicks."""
 
     page: Ints
+    """``[updates]``: page of each update."""
     difference: Floats
     """``[updates]``: share of the text's shingles that differ from those before."""
     clicks: Floats
@@ -428,14 +434,16 @@ class UpdateHistory(NamedTuple):
 
 
 def mean_by_page(page: Ints, values: Floats, pages: int) -> Floats:
-    """Mean of each page's `values` (``page`` has the page of each value), 0 where it has none: ``[P]``."""
+    """Mean of each page's `values`, 0 for a page without any: ``[P]``; ``page``: page of each value."""
     total = np.bincount(page, values, pages)
     return np.asarray(total / np.maximum(np.bincount(page, minlength=pages), 1))
 
 
 def allocated_visits(known: UpdateHistory, policy: str, tau: float, budget: int, cycles: int) -> Ints:
-    """Refreshes of every page by ``policy`` (sbr or ebr) in ``cycles`` cycles, ``budget`` a cycle:
-    ``[P]``."""
+    """Return how often ``policy`` (sbr or ebr) visits each page in ``cycles`` cycles: ``[P]``.
+
+    ``known``: all updates; ``tau``: least difference of one that counts; ``budget``: visits a cycle.
+    """
     pages = len(known.clicks)
     counted = known.difference >= tau if tau > 0.0 else np.ones(len(known.page), np.bool_)
     if policy == "sbr":
@@ -448,11 +456,15 @@ def allocated_visits(known: UpdateHistory, policy: str, tau: float, budget: int,
 
 
 def drawn_timetable(visits: Ints, budget: int, cycles: int, seed: int) -> list[Ints]:
+    """Return the `timetable` of visits with phases drawn by `seed`."""
     return timetable(visits, budget, cycles, np.random.default_rng(seed).random(len(visits)))
 
 
 def with_oldest(planned: Ints, last: Ints, budget: int) -> Ints:
-    """Planned pages, filled up to ``budget`` with those visited longest ago (``last``: in which cycle)."""
+    """Return `planned` pages, filled up to ``budget`` with those visited longest ago.
+
+    ``last``: cycle of each page's last visit, ``[P]``.
+    """
     remaining = budget - len(planned)
     if remaining <= 0:
         return planned[:budget]
@@ -467,7 +479,7 @@ class Timetable:
     rounds = 1
 
     def __init__(self, name: str, rows: list[Ints], first: int, pages: int) -> None:
-        """``rows``: pages of every cycle from `first` on."""
+        """Take the timetable: ``rows``, pages to visit in each cycle from cycle `first` on; ``pages``: P."""
         self.name = name
         self._rows, self._first = rows, first
         self._last = np.zeros(pages, np.int64)
@@ -498,7 +510,7 @@ def _timetable(text: str, policy: str, tau: float, prepared: PreparedHistory) ->
 
 
 def is_oracle_baseline(text: str) -> bool:
-    """Whether a policy's text names an oracle baseline, which no crawl has."""
+    """Whether a policy's text names an oracle baseline (sbr, ebr), which knows all updates beforehand."""
     return text.partition("(")[0].strip() in ORACLE_MEANINGS
 
 

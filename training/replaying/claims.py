@@ -1,4 +1,7 @@
-"""Claims of sites that pages changed (in sitemaps, headers), in replays, and trust in them."""
+"""Claims of sites that pages changed (in sitemaps, headers) in replays, and how often they were right.
+
+`scrapy_gp4c.page_state.claims` has their format, `scrapy_gp4c.scoring.hints` the trust that they earn.
+"""
 
 from collections import ChainMap
 from collections.abc import Mapping
@@ -25,7 +28,7 @@ from training.replaying.prepared import PreparedHistory
 
 
 class ReplayedPageClaims:
-    """Columns of sites' claims in a replay of known pages; a cycle's claims count from the next plan on."""
+    """Columns of claims in a replay whose pages are all known; a cycle's claims count from the next on."""
 
     def __init__(self, prepared: PreparedHistory) -> None:
         """Apply the claims before the first scored cycle."""
@@ -43,20 +46,23 @@ class ReplayedPageClaims:
             self.observe(everything, prepared.changed[cycle - 1], cycle)
 
     def observe(self, visited: Array, changed: Array, cycle: int) -> None:
+        """Apply a cycle's claims and visits to the columns; ``changed``: whether each page had changed."""
         no_new = np.empty(0, np.intp)
         visits = self._claims.before(self._state, visited, changed, self._all, no_new, cycle)
         self._state["last_cycle"][visited] = cycle
         visits.after(self._state, cycle)
 
     def site_claims(self, cycle: int, states: Mapping[str, Array]) -> SiteClaims:
-        """Claims in a cycle, with the trust in each site; ``states``: columns E and T, where ages are
-        read."""
+        """Return the source of claim columns for the plan of a cycle.
+
+        ``states``: page columns E and T, which the column ``age_trust`` needs.
+        """
         columns = ChainMap(self._state, states)  # type: ignore[arg-type]  # nobody writes to it
         return self._claims.site_claims(columns, cycle)
 
 
 class ReplayedClaims:
-    """Claims of a history, and for each site how often they were right so far.
+    """All claims of a history, and for each site how often they were right so far (`trust`).
 
     Claims in the headers of a page's response count from the next visit on: a replay has not read a response
     that it did not ask for.
@@ -72,17 +78,17 @@ class ReplayedClaims:
         """Counts of right and wrong claims by site and kind, older ones decayed: see `hints.lifts`."""
 
     def begin(self, state: Columns, known: Array) -> None:
-        """Apply the claims before cycle 1 to the columns of known pages."""
+        """Apply the claims from before cycle 1 to the columns `state`; ``known``: ``[P]``, pages known."""
         apply_claims(state, self._others_of(np.iinfo(np.int32).min, 0, known))
 
     def _others_of(self, first: int, last: int, known: Array) -> Array:
-        """Claims of the cycles first..last about known pages, but for response headers: dtype `CLAIM`."""
+        """Claims of cycles first..last about known pages, except in response headers: dtype `CLAIM`."""
         begin, end = np.searchsorted(self._others["cycle"], (first, last + 1))
         dated = self._others[begin:end]
         return _undated(dated[known[dated["page"]]])
 
     def _answers_to(self, visited: Array, last_cycle: Array, cycle: int) -> Array:
-        """Claims in response headers of ``visited`` pages after their ``last_cycle``: dtype `CLAIM`."""
+        """Claims in response headers of ``visited`` pages since each one's ``last_cycle``: dtype `CLAIM`."""
         dated = self._answers[: np.searchsorted(self._answers["cycle"], cycle, side="right")]
         is_visited = np.zeros(len(last_cycle), np.bool_)
         is_visited[visited] = True
@@ -92,8 +98,9 @@ class ReplayedClaims:
     def before(
         self, state: Columns, judged: Array, changed: Array, known: Array, new: Array, cycle: int
     ) -> "ClaimVisits":
-        """Update the columns `state` and `trust` by a cycle's claims, before its visits; `ClaimVisits.after`
-        follows.
+        """Update the columns `state` and `trust` by a cycle's claims, before its visits are applied.
+
+        Call `ClaimVisits.after` of the result when they are.
 
         ``state``: all columns, ``[P]``; ``judged``: pages visited not for the first time; ``changed``:
         whether they have changed; ``known``: of all pages, whether the crawl knows them; ``new``: pages
@@ -116,7 +123,7 @@ class ReplayedClaims:
         return visited
 
     def site_claims(self, state: Mapping[str, Array], cycle: int) -> SiteClaims:
-        """Claims about all pages in a cycle, with the trust in their sites by earlier cycles."""
+        """Return the source of claim columns for the plan of a cycle; ``state``: columns of all pages."""
         pages = pages_with_claims([(self._site[state["group"]], state)], len(self.trust), cycle)
 
         def ages() -> npt.NDArray[np.int64]:
@@ -133,7 +140,7 @@ def _undated(claims: Array) -> Array:
 
 
 class ClaimVisits(NamedTuple):
-    """Visits of a cycle (pages ``rows`` and their outcomes), and its claims."""
+    """Visits of a cycle (page ``rows`` and outcomes), and the claims that were read in it (``claimed``)."""
 
     rows: npt.NDArray[np.intp]
     outcome: Array

@@ -88,7 +88,7 @@ class Level(IntEnum):
 
 
 PARTS: Final = (Level.OWN, Level.DIRECTORY)
-"""Levels of the parts of a score."""
+"""Levels at which parts of a score are computed once, instead of for every page."""
 OF_DIRECTORIES: Final = frozenset(("near", "near_site", "near_dir", "site_rate", "site_now", "directory_now"))
 """Columns of a round with one number per directory."""
 OF_STATES: Final = frozenset((*terminals.STATE, *sizes.COLUMNS, "size_lift"))
@@ -96,7 +96,7 @@ OF_STATES: Final = frozenset((*terminals.STATE, *sizes.COLUMNS, "size_lift"))
 
 
 class Divided(NamedTuple):
-    """Score expression in parts."""
+    """Score expression in parts, each computed once for the pages that share its value (see `Level`)."""
 
     parts: dict[Level, dict[str, Expression]]
     """Level of `PARTS` -> name -> subexpression."""
@@ -107,7 +107,10 @@ class Divided(NamedTuple):
     clock: Clock
 
     def value(self, name: str, level: Level, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> Floats:
-        """Values of one part, float64 ``[R]``, finite; ``state``: columns ``[R]``."""
+        """Values of the part `name` of `level`, float64 ``[R]``, finite.
+
+        ``state``: columns ``[R]``, a row for each state or directory.
+        """
         expression = self.parts[level][name]
         return expression(terminals.compute(expression.terminals, state, cycle, self.clock))
 
@@ -166,7 +169,7 @@ def _level_of(name: str, clock: Clock) -> Level:
 
 
 def _joined(one: Level, other: Level) -> Level:
-    """Level of a value computed from two values."""
+    """Level of a value that is computed from values of two levels."""
     low, high = min(one, other), max(one, other)
     return high if low in (high, Level.NUMBER) else Level.PAGE
 
@@ -244,7 +247,7 @@ class PageStates(Mapping[str, Array]):
 
 
 def _merged(state: Mapping[str, Array]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Distinct rows, and for each row the number of its distinct row."""
+    """Positions of distinct rows of `state`, and for each row the number of its distinct row."""
     columns = np.array([values.astype(np.float64) for values in state.values()])
     order = np.lexsort(columns)
     ordered = columns[:, order]
@@ -274,10 +277,9 @@ class BestRows:
         self._among = np.empty(pages + 1, np.uint32)
 
     def best(self, scores: Floats, k: int, ties_of: Callable[[Rows], npt.NDArray[Any]]) -> Rows:
-        """Rows of the k best: by score descending, then ties ascending.
+        """Rows of the k best, best first; among equal scores those with the lowest numbers `ties_of`.
 
-        ``scores``: float64 ``[P]``, not NaN; ``ties_of(rows)``: distinct numbers that decide among equal
-        scores.
+        ``scores``: float64 ``[P]``, not NaN; ``ties_of(rows)``: returns a distinct number for each row.
         """
         if k <= 0:
             return np.empty(0, np.uint32)
@@ -304,9 +306,9 @@ class BestRows:
         return chosen
 
     def _above_sample(self, scores: Floats, k: int) -> Rows | None:
-        """Rows, ascending, whose scores reach an estimate of the k-th best: k to 4 k; None: bad estimate.
+        """Rows, ascending, whose scores reach the k-th best score as estimated by a sample of the scores.
 
-        The estimate is made from a sample of the scores.
+        There are k to 4 k of them; None: the estimate was worse than that, or the scores are few.
         """
         sample = scores[:: max(1, len(scores) // SAMPLE_ROWS)].copy()
         likely = k * len(sample) / len(scores)
@@ -347,6 +349,7 @@ class RankedPages:
         self._salt = salt
 
     def ties(self, pages: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
+        """Return the numbers that order pages of equal score, the lowest first: draws, or page numbers."""
         numbers = pages.astype(np.uint64)
         return salted_draws(numbers, self._salt) if self._by_draw else numbers
 
@@ -358,9 +361,10 @@ class RankedPages:
         state_of: Callable[[Columns], Columns],
         block_of: Callable[[slice], Block],
     ) -> Selection:
-        """Selection of the k best of the pages that are not visited, at least one.
+        """Selection of the k best of the pages that are not in `visited`, at least one.
 
-        ``state_of``: columns with the terminals of the round; ``block_of``: a slice of all pages.
+        ``state_of(columns)``: returns columns with those of the round added; ``block_of(rows)``: returns a
+        slice of all pages as a block for `scores_of`.
         """
         if isinstance(scores_of, CycleScorer) and scores_of.function is not self._function:
             self._function, self._divided = scores_of.function, divided(scores_of.function)
@@ -382,7 +386,7 @@ class RankedPages:
         state_of: Callable[[Columns], Columns],
         pieces: Iterable[tuple[slice, Block]],
     ) -> None:
-        """Score all pages by the values of the states and of the directories, each computed once."""
+        """Score all pages; parts that states or directories share (`Divided.parts`) are computed once."""
         tables: dict[str, tuple[Floats, npt.NDArray[Any]]] = {}
         for level, columns, number in (
             (Level.OWN, self._states.columns, self._states.number),
@@ -412,7 +416,7 @@ class _VisitSums(NamedTuple):
 
 
 class GroupWindow:
-    """Sums of visits and changes over the last `WINDOW_CYCLES` cycles and the current one, by group."""
+    """Running sums of visits and changes by directory and site, over `WINDOW_CYCLES` cycles and this one."""
 
     def __init__(self, directories: Directories, finished: Sequence[Array]) -> None:
         """``finished``: visits of the cycles so far, newest first, dtype `GROUP_VISITS`."""
@@ -618,7 +622,10 @@ class ReplayEvidence:
         return count_changes(self._clusters.number[self.visited_pages()], self.is_changed())
 
     def _counted(self) -> npt.NDArray[np.void]:
-        """Visits of this cycle by group, where terminals read more than `GroupWindow` has."""
+        """Sums of this cycle's visits by directory, dtype `GROUP_VISITS`; empty if no terminal needs them.
+
+        They have the expected changes, which `GroupWindow` lacks.
+        """
         visited = self.visited_pages()
         if not len(visited) or not self._is_predicted:
             return NO_VISITS
@@ -673,7 +680,7 @@ class ReplayEvidence:
 
     @property
     def is_partial(self) -> bool:
-        """Whether rules have visited or hidden pages before the policy is asked."""
+        """Whether promise rules have made visits, or hidden pages, before the policy is asked."""
         return bool(self.promised or len(self._hidden))
 
     def keep_promises(self, promised: Pages, changed: npt.NDArray[np.bool_], hidden: Pages) -> None:
@@ -684,7 +691,10 @@ class ReplayEvidence:
         self._open[hidden] = False
 
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Ints, Ints]:
-        """First `most` candidates of every group, by their draws, before any visit of the cycle."""
+        """First `most` candidates of every group, by their draws, before any visit of the cycle.
+
+        Returns the pages, the start of each group's in these, and the groups' numbers.
+        """
         from training.replaying.kernels import sampling  # compiles: only when it is used
 
         assert not self.visited
@@ -738,7 +748,7 @@ class ReplayEvidence:
         return np.asarray(self.visits().outcomes == CHANGED)
 
     def observe(self) -> None:
-        """Add the cycle's visits to the state of pages and groups."""
+        """End the cycle: add its visits to the states of pages and the sums of groups."""
         if self._is_related:
             self._window.finish()
         if self._is_predicted:
@@ -764,7 +774,7 @@ class ReplayEvidence:
 
 
 class Copies:
-    """Copies of P pages, all current at first, with running sums of what is out of date."""
+    """Copies of P pages, all current at first: what each has missed, and sums over those out of date."""
 
     def __init__(self, prepared: PreparedHistory, tallies: Collection[str]) -> None:
         """``tallies``: names of the optional `metrics.Tallies` to count."""
@@ -779,6 +789,7 @@ class Copies:
         self._weight = self._since = self._penalty = 0
 
     def change(self, cycle: int, pages: Ints) -> None:
+        """Note that `pages` changed in a cycle, so that their copies are out of date."""
         before = self.missed[pages]
         self.missed[pages] = before + 1
         self.outdated += len(pages) - int(np.count_nonzero(before))
@@ -793,7 +804,7 @@ class Copies:
             self._penalty += int((after - penalties(self._weights, pages, before)).sum())
 
     def visit(self, pages: Ints) -> None:
-        """Renew the copies of pages that have changed."""
+        """Renew the copies of `pages`, all of which are out of date."""
         if self._stale:
             self._weight -= self.weight(pages)
             since = self._diverged[pages].astype(np.int64)
@@ -817,7 +828,7 @@ class Copies:
 
 
 class WeightedGains:
-    """Gains of visits times weights, for the metric ``weighted_ndcg``."""
+    """DCG gains of a cycle's visits times the pages' weights, for the metric ``weighted_ndcg``."""
 
     def __init__(self, prepared: PreparedHistory, copies: Copies) -> None:
         self._copies = copies

@@ -1,13 +1,14 @@
 """Grouped replay engine: pages in equal observed state share one row and one score.
 
-A cycle scores the few groups, and touches single pages only for its k visits (`training.replaying.kernels`).
-The terminals of a score function name the state columns that tell groups apart. Staleness is kept as the
-difference to `PreparedHistory.untouched`.
+A cycle scores the few groups, and touches single pages only for its k visits (`training.replaying.kernels`,
+which also explains slots, ``facts`` and ``work``). The terminals of a score function name the state columns
+that tell groups apart. What is out of date is kept as the difference to `PreparedHistory.untouched`.
 
 Functions with the same groups are replayed together: once, as long as they choose alike. Where they part, the
-replay goes on with some, and later returns to a copy of its path for the others. Functions that choose as an
-earlier one did are found in a `PrefixCache`. In cycles whose states are not listed, several replays are
-scored in one batch: their few groups cost NumPy hardly more than those of one.
+replay (`ReplayPath`) goes on with some, and later returns to a copy of its path for the others. Functions
+that choose as an earlier one did are found in a `PrefixCache`. States are *listed* in the first cycles, while
+few are possible: each then has a number, and is scored once beforehand (`prepared.States`). In later cycles
+several replays are scored in one batch: their few groups cost NumPy hardly more than those of one.
 """
 
 from collections import defaultdict
@@ -37,14 +38,14 @@ _SUMS: Final = ("again_count", "again_weight", "penalty_change")
 
 
 class Workspace:
-    """Memory for replays of one size."""
+    """Arrays (`memory.Work`) for replays of one size, used again by one replay after the other."""
 
     def __init__(self, pages: int, k: int, cycles: int, warmup: int) -> None:
         self._spare = [_new_work(pages, k, cycles, warmup)]
         self._like = self._spare[0]
 
     def begin(self, prepared: PreparedHistory) -> Work:
-        """Memory in the state after the warm-up, for one replay, which ends with `give_back`."""
+        """Arrays in the state after the warm-up, for one replay, which ends with `give_back`."""
         work = self._take()
         work.arena[: prepared.pages] = prepared.pattern_pages
         work.sizes[:] = 0
@@ -55,7 +56,7 @@ class Workspace:
         return work
 
     def copy(self, work: Work) -> Work:
-        """Memory with a copy of another replay's `work`, which ends with `give_back`."""
+        """Copy of another replay's `work`, for a replay that ends with `give_back`."""
         copy = self._take()
         tail = work.sizes[memory.TAIL]
         copy.arena[:tail] = work.arena[:tail]
@@ -66,6 +67,7 @@ class Workspace:
         return copy
 
     def give_back(self, work: Work) -> None:
+        """Take the arrays of a replay that has ended, for the next one."""
         self._spare.append(work)
 
     def _take(self) -> Work:
@@ -81,7 +83,7 @@ _LAST: Final[dict[tuple[int, ...], Workspace]] = {}
 
 @contextmanager
 def workspace_for(prepared: PreparedHistory) -> Iterator[Workspace]:
-    """Workspace for such replays; another thread meanwhile gets its own."""
+    """Workspace for replays of `prepared`; another thread meanwhile gets its own."""
     key = (prepared.pages, prepared.k, prepared.cycles, prepared.warmup)
     space = _LAST.pop(key, None) or Workspace(*key)
     _LAST.clear()
@@ -96,9 +98,9 @@ def by_slot(slots: Array) -> tuple[Ints, Ints, Floats]:
 
 
 def partition_by_choice(scores: Floats, sizes: Array, k: int) -> list[list[int]]:
-    """Groups of score functions, by number, that choose the same k pages in the same order.
+    """Lists of score functions, by their rows in `scores`, that choose the same k pages in the same order.
 
-    ``scores``: ``[functions, groups]``; ``sizes``: pages of each group, int32.
+    ``scores``: ``[functions, groups of pages]``; ``sizes``: number of pages of each group, int32.
     """
     functions, groups = scores.shape
     labels, lengths = np.zeros((2, functions), np.int64)
@@ -112,7 +114,7 @@ def partition_by_choice(scores: Floats, sizes: Array, k: int) -> list[list[int]]
 
 
 def facts_of(prepared: PreparedHistory, tallies: Collection[str]) -> Facts:
-    """Constants of replays that count the optional `tallies`."""
+    """Constants of replays of `prepared` that count the optional `tallies` (names of `Tallies` fields)."""
     weights = prepared.weights
     return Facts(
         prepared.words.reshape(-1),
@@ -173,18 +175,18 @@ SLOTS: Final = 1000
 
 @dataclass
 class ReplayPath:
-    """Replay in progress (path): groups of pages in slots, their states, and the counts so far."""
+    """A replay in progress: groups of pages in slots, their states, and the counts of its cycles so far."""
 
     work: Work
     slots: Array
     """int32 ``[memory.FIELDS, slots]``"""
     states: Ints
-    """States, floats as their bits: ``[state columns, slots]``; where they are listed, their numbers: ``[1,
-    slots]``."""
+    """State of each slot's group, floats as their bits: ``[state columns, slots]``; while states are listed,
+    their numbers: ``[1, slots]``."""
     counts: Ints
     """``[scored cycles, memory.COUNTS]``"""
     trail: Array
-    """Trail for the prefix cache, see `blank_trail`; empty without one."""
+    """Record of the replay for the `PrefixCache`, see `blank_trail`; empty without a cache."""
 
     @property
     def top(self) -> int:
@@ -204,7 +206,10 @@ class ReplayPath:
 def path_after_warmup(
     prepared: PreparedHistory, names: tuple[str, ...], listed: States | None, space: Workspace, trail: Array
 ) -> ReplayPath:
-    """Path after the warm-up: one group for each pattern of warm-up outcomes; ``names``: state columns."""
+    """Return a replay after the warm-up: one group for each pattern (equal warm-up outcomes of pages).
+
+    ``names``: state columns; ``listed``: states with numbers, None: not listed; ``trail``: see `blank_trail`.
+    """
     patterns = len(prepared.pattern_start) - 1
     used = FIRST + patterns
     capacity = used + SLOTS
@@ -225,7 +230,7 @@ def path_after_warmup(
 
 
 def named(names: tuple[str, ...], states: Ints) -> dict[str, Array]:
-    """Columns of some states by name, as views."""
+    """Columns `names` of `states`, ``[columns, states]``, by name, as views; floats no longer as bits."""
     return {
         name: values.view(np.float64) if STATE[name] == "<f8" else values
         for name, values in zip(names, states, strict=True)
@@ -243,41 +248,41 @@ MOST_BATCHED: Final = 8
 
 
 class BatchMember(NamedTuple):
-    """One replay of a batch, and the functions that it stands for: so far they have chosen the same pages."""
+    """One replay of a batch, and numbers of its functions: so far they have chosen the same pages."""
 
     path: ReplayPath
     functions: list[int]
 
 
 class BatchScores(NamedTuple):
-    """Scores of all groups of a batch."""
+    """Scores of the groups of all replays of a batch, in one cycle."""
 
     begins: list[int]
-    """First group of each replay."""
+    """Position of each replay's first group in `after`."""
     scores: list[Floats]
     """By replay: ``[functions, slots]``."""
     after: Ints
-    """States after a visit without a change, then with one: ``[state columns, 2 * groups]``; empty after the
-    last cycle."""
+    """States of all groups after a visit without a change, then of all after one with a change: ``[state
+    columns, 2 * groups]``; empty in the last cycle."""
 
 
 WIDTH: Final = 510
-"""Most groups of a cycle that a trail records; most cycles have 50."""
+"""Most groups of a cycle that a trail records; most cycles have about 50."""
 MOST_TRAILS: Final = 16_384
 """Most trails in a cache."""
 TRAIL_ROWS: Final = 2**22
-"""Most rows in a cache, 2 bytes each; a trail takes some hundred."""
+"""Most rows (numbers of groups' states) in a cache, 2 bytes each; a trail takes some hundred."""
 
 PrefixCaches = dict[tuple[tuple[str, ...], Clock, frozenset[str]], "PrefixCache"]
 """Prefix caches of one training set by state columns, clock and counted tallies."""
 
 
 class PrefixCache:
-    """Trails of replays by the same listed states; cleared when full.
+    """Results of replays by the choices that led to them (trails), for the same listed states.
 
     A trail is the order in which a function ranks the groups of each cycle, as far as pages are chosen: it
-    determines the replay. Trails share their first cycles and form a tree, through which the scores of a
-    function lead.
+    determines the replay. Trails share their first cycles and form a tree, in which the scores of a function
+    lead to the trail that it would repeat. The cache is cleared when full.
     """
 
     def __init__(self, scored: int) -> None:
@@ -321,7 +326,7 @@ class PrefixCache:
 
 
 def blank_trail(scored: int) -> Array:
-    """Empty trail that a replay fills: int16 ``[scored cycles, cycles.FIRST + WIDTH]``."""
+    """Array for a trail, which a replay fills: int16 ``[scored cycles, cycles.FIRST + WIDTH]``."""
     return np.empty((scored, cycles.FIRST + WIDTH), np.int16)
 
 
@@ -334,10 +339,11 @@ def replay_grouped(
     tallies: Collection[str],
     prefix_caches: PrefixCaches | None = None,
 ) -> list[Tallies]:
-    """Replay expressions by groups of equal state; each gives the numbers of `dense.replay_dense`.
+    """Replay score functions by groups of equal state; each gives the numbers of `dense.replay_dense`.
 
-    ``tallies``: names of the optional `Tallies` to count. Functions that choose alike in every cycle share
-    one object in the list. ``prefix_caches``: of earlier calls for the same training set.
+    ``functions``: all with an expression; ``tallies``: names of the optional `Tallies` to count. Functions
+    that choose alike in every cycle share one object in the list. ``prefix_caches``: of earlier calls for the
+    same training set.
     """
     alike: dict[tuple[tuple[str, ...], Clock], dict[int, Expression]] = defaultdict(dict)
     for number, function in enumerate(functions):
@@ -372,7 +378,7 @@ class _Branch(NamedTuple):
 
 
 class _Batch:
-    """Expressions with the same groups, replayed together."""
+    """Expressions that tell groups apart by the same columns, replayed together."""
 
     def __init__(
         self,
@@ -402,11 +408,11 @@ class _Batch:
 
     @property
     def is_cached(self) -> bool:
-        """Whether all states are listed, in few rows."""
+        """Whether all states are listed, in few enough rows for a `PrefixCache`."""
         return self._listed is not None and self._listed.complete and self._listed.rows <= MOST_CACHED
 
     def replay(self, prefix_cache: PrefixCache | None) -> Iterator[tuple[list[int], Tallies]]:
-        """Groups of functions that chose alike in every cycle, with their tallies."""
+        """Yield lists of functions, by number, that chose alike in every cycle, with their tallies."""
         unknown = list(range(len(self._expressions)))
         if prefix_cache is not None:
             known = [prefix_cache.find(scores) for scores in self._listed_scores]
@@ -437,7 +443,10 @@ class _Batch:
                 self._space.give_back(path.work)
 
     def _listed_part(self, branch: _Branch, pending: list[_Branch]) -> BatchMember:
-        """Continue a postponed branch through the cycles whose states are listed; others are postponed."""
+        """Continue a branch through the cycles whose states are listed, with the functions that choose alike.
+
+        Functions that part from these are added to `pending`.
+        """
         path, shared, done, functions, agreed = branch
         if shared:
             path = path.copy(self._space)
@@ -455,12 +464,12 @@ class _Batch:
         return BatchMember(path, functions)
 
     def _leave(self, pending: list[_Branch], behind: ReplayPath, done: int, others: list[list[int]]) -> None:
-        """Postpone groups of functions, whose choices differ from here on, with the path `behind`."""
+        """Add lists of functions, whose choices differ from here on, to `pending`, with the path `behind`."""
         pending.append(_Branch(behind, False, done, others[0], True))
         pending += [_Branch(behind, True, done, other, True) for other in others[1:]]
 
     def _parted(self, path: ReplayPath, done: int, functions: list[int]) -> list[list[int]]:
-        """Split `functions` into groups that choose alike in the next cycle."""
+        """Split `functions` into lists that choose alike in the cycle after `done` scored ones."""
         assert self._listed is not None
         live = np.flatnonzero(path.slots[memory.COUNT, : path.top])
         rows = self._listed.score_at[path.states[0, live]]
@@ -471,7 +480,10 @@ class _Batch:
         return [[functions[position] for position in positions] for positions in parts]
 
     def _go_on(self, members: list[BatchMember], done: int, pending: list[_Branch]) -> list[BatchMember]:
-        """Replay a cycle whose states are not listed; functions that part join the batch if it has room."""
+        """Replay a cycle whose states are not listed, with all `members` of the batch; returns the new ones.
+
+        Functions that part get a replay of their own if the batch has room, else are added to `pending`.
+        """
         look = self._look(done, members)
         after = []
         room = MOST_BATCHED - len(members)
@@ -495,7 +507,7 @@ class _Batch:
         return after
 
     def _look(self, done: int, members: Sequence[BatchMember]) -> BatchScores:
-        """Scores and next states of the groups of all replays of a batch, after `done` scored cycles."""
+        """Scores and next states of the groups of all replays, in the cycle after `done` scored ones."""
         cycle = self._prepared.warmup + 1 + done
         tops = [member.path.top for member in members]
         begins = np.cumsum([0, *tops]).tolist()
@@ -523,7 +535,7 @@ class _Batch:
         return after
 
     def _replay_cycle(self, path: ReplayPath, done: int, scores: Floats, after: Ints, begin: int) -> None:
-        """Replay the next cycle of one path; ``scores``: by slot; ``after``: of `BatchScores`."""
+        """Replay the next cycle of `path`; ``scores``: by slot; ``after``, ``begin``: of `BatchScores`."""
         prepared = self._prepared
         if 3 * path.top > path.slots.shape[1]:  # every group may become two more
             path.grow(6 * path.top)
@@ -548,7 +560,7 @@ class _Batch:
 
 
 def _tallies(prepared: PreparedHistory, counts: Ints, work: Work, names: Collection[str]) -> Tallies:
-    """Tallies of a replay: those without any visit, less what visits renewed, plus what went stale again."""
+    """Tallies of a replay: what would be out of date without visits, less what visits renewed, and so on."""
     cycles = prepared.scored_cycles
     changed, weight = counts[:, memory.CHANGED], counts[:, memory.WEIGHT]
 

@@ -1,12 +1,13 @@
 """Tables of a store's LMDB file: schema, counters, typed reading and writing, directories of pages.
 
 A `PageColumns` or `CycleRows` describes each optional table: its name, its columns or dtype, and the value of
-a page that has none. Fold, export, `forget` and `recover` go through these descriptions.
+a page that has none. The *fold* (the pass that applies a finished cycle's visits to the page columns),
+export, `forget` and `recover` go through these descriptions. Columns are kept in *blocks* of
+`Tables.block_rows` pages, by page id.
 
 docs/code/store.md describes keys and values. Numbers in keys are big-endian, so that they sort. `groups` has
 the directories in blocks, by number: that is the order of their first pages. `group_visits` has the sums of a
-cycle's visits by directory: one value when the cycle is finished, before that one for every part of its fold
-(the pass that applies a finished cycle's visits to the page columns).
+cycle's visits by directory: one value when the cycle is finished, before that one for every part of its fold.
 """
 
 import json
@@ -62,7 +63,7 @@ Handles = dict[str, Table]
 
 
 class PageColumns(NamedTuple):
-    """A table of optional page columns, such as weights; blocks where no page has a value are not stored."""
+    """A table of optional page columns, such as weights; a block in which no page has any is not stored."""
 
     table: str
     dtypes: dict[str, str]
@@ -329,7 +330,7 @@ _META: Final = {
 }  # fmt: skip
 """All keys of `meta`: another key there is a damaged one."""
 _BLOCKS_TOGETHER: Final = 4
-"""Blocks read at a time where only some columns are wanted, which costs less per block."""
+"""Number of blocks read at a time where only some columns are wanted, as this costs less per block."""
 
 
 class Sizes(NamedTuple):
@@ -344,7 +345,7 @@ class Sizes(NamedTuple):
     """Pages per chunk of a plan."""
     chunks_per_transaction: int = 64
     blocks_per_transaction: int = 4
-    """Blocks that one transaction of a fold changes; changed blocks are in memory twice."""
+    """Number of blocks that one transaction of a fold changes; they are in memory twice."""
     pages_per_transaction: int = 65_536
 
 
@@ -505,7 +506,10 @@ class Tables:
         self.last_cycle, self.fold_marker = cycle, None
 
     def drop_cycles(self, cycle: int, chunks: int) -> None:
-        """Delete visits (`chunks` a transaction), gains, claims of cycles up to `cycle`; columns stay."""
+        """Delete visits, gains and claims of the cycles up to `cycle`; page columns stay.
+
+        ``chunks``: stored parts of visits that one transaction deletes.
+        """
         with self.transaction(write=True) as txn:
             for kind in (GAINS, CLAIMS):
                 kind.drop(txn, self.db, 0, cycle)
@@ -716,10 +720,10 @@ class Tables:
         return read
 
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
-        """Yield the page columns block by block: (id of the first page, read-only columns ``[rows]``).
+        """Yield the page columns by blocks of pages: (id of the first page, read-only columns of the pages).
 
-        ``names``: only these columns, copied out of the file, for several blocks at a time; None: all, and
-        those of `optional_columns`.
+        ``names``: only these columns, copied out of the file, several blocks together; None: all columns,
+        with those of `optional_columns`, block by block.
         """
         count, together = -(-self.merged_pages // self.block_rows), 1 if names is None else _BLOCKS_TOGETHER
         kinds = self.optional_columns() if names is None else ()

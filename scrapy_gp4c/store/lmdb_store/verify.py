@@ -163,7 +163,7 @@ def _key_in_words(tables: Tables, name: str, key: bytes) -> str:
 
 
 def _counts(tables: Tables) -> Iterator[str]:
-    """Yield the tables `ids`, `columns`, `urls` whose number of values does not fit the counters."""
+    """Yield a problem for each of `ids`, `columns`, `urls` with another number of values than expected."""
     blocks = -(-tables.merged_pages // tables.block_rows)
     expected = {"ids": tables.merged_pages, "columns": blocks}
     with tables.transaction() as txn:
@@ -228,7 +228,7 @@ def _cycles(tables: Tables) -> Iterator[str]:
 
 
 def _pages(tables: Tables) -> Iterator[str]:
-    """Check that every block has its pages, and every page one request."""
+    """Yield a problem for each block of columns without its pages, and each page without one request."""
     pages = tables.merged_pages
     for first, block in tables.blocks():
         keys = block["key"]
@@ -353,7 +353,7 @@ def has_all_visits(columns: Columns, dropped: int) -> npt.NDArray[np.bool_]:
 
 
 def _strange(visits: Array, pages: int) -> str:
-    """Return the fault of a cycle's visits in words, "" if sound; ``pages``: number of known pages."""
+    """Return what is wrong with a cycle's visits, in words; "": nothing. ``pages``: number of known pages."""
     if len(visits) and visits["page"].max() >= pages:
         return f"has a visit of page {visits['page'].max()} of {pages}"
     if len(visits) and visits["outcome"].max() >= len(OUTCOMES):
@@ -436,7 +436,7 @@ def _gains(tables: Tables) -> Iterator[str]:
 
 
 def _weights(tables: Tables) -> Iterator[str]:
-    """Yield weights that belong to no page or are out of range."""
+    """Yield a problem for each block with weights that belong to no page or are out of range."""
     pages, rows = tables.merged_pages, tables.block_rows
     with tables.transaction() as txn:
         for key, value in tables.db["weights"].items(txn):
