@@ -1,6 +1,6 @@
-"""The archive of a crawl: versions of pages as text.
+"""The archive of a crawl: texts of the last versions of pages.
 
-Whatever is wrong with the archive, the crawl goes on without it, and one warning says so.
+If it cannot be used, the crawl goes on without it, after one warning.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class Archive:
             self._texts = None
 
     def lacks(self, row: PageRow) -> bool:
-        """Whether the archive has not the text of a page's copy, though it keeps texts."""
+        """Whether an archive in use lacks the text of a page's copy; ``row``: the page's columns."""
         frame = self._frame(row)
         return self._texts is not None and frame is None
 

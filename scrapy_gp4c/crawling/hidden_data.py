@@ -38,9 +38,9 @@ MAX_ATTRIBUTES: Final = 50
 PAUSE: Final = 20
 """Pause between two checks of the spider's attributes, in durations of the last: large tables take long."""
 TRIALS: Final = 10
-"""Runs of a callback with the same items as before after which a difference lets it run no more."""
+"""Number of runs of a callback, with the same items as before, after which a difference is ignored."""
 PROBES: Final = 2
-"""Further such runs of each callback in a cycle: a site may have data where it had none."""
+"""Number of further such runs in a cycle: a site may have data where it had none."""
 MAX_CALLBACKS: Final = 100
 NO_ITEMS: Final = 1
 """Checksum of a visit without items; 0: the items are not known."""
@@ -123,7 +123,10 @@ class HiddenData:
         return others > 0 or same < TRIALS or self._probes[name] < PROBES
 
     def note(self, stored: StoredRequest, part: str, *, is_same: bool) -> None:
-        """Note whether the callback of `stored` made the items of before, when it ran as `part` differed."""
+        """Note whether a callback that ran because `part` differed made the same items as before.
+
+        ``stored``: the page's request, which names the callback.
+        """
         name = _name(part, stored)
         same, others = self._trials.get(name, (0, 0))
         self._probes[name] += 1

@@ -1,4 +1,4 @@
-"""Hints: claims of sitemaps, feeds and headers about pages, read from responses that pass through a crawl.
+"""Hints: what sitemaps, feeds and headers claim of changes of pages, read from a crawl's responses.
 
 Sitemaps and feeds speak for the pages of their own site, and for those of another whose robots.txt names the
 sitemap. The headers of an answer speak for its page. Claims are noted together with the visit that brought
@@ -45,7 +45,7 @@ MAX_NAMED: Final = 1_000
 MAX_NAMED_BY_SITE: Final = 50
 """Most remembered sitemaps that the robots.txt of one site names."""
 MAX_NAMED_BYTES: Final = 2**17
-"""Largest size of all remembered sitemap URLs: the record of every cycle has them."""
+"""Largest size of all remembered sitemap URLs together: the record of every cycle has them."""
 
 _MAX_AGE: Final = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,12})", re.IGNORECASE)
 _HINTING_HEADERS: Final = frozenset({b"Last-Modified", b"Cache-Control", b"Expires"})  # as Scrapy spells them
@@ -114,14 +114,14 @@ class HintReader:
         self._thread: ThreadPoolExecutor | None = None
 
     def is_slow(self, response: Response) -> bool:
-        """Whether a response is a large sitemap or feed, for `read_file` before `read` is called."""
+        """Whether a response is a large sitemap or feed, so that `read_file` has to read it before `read`."""
         body = response.body
         if response.status != 200 or not (len(body) > SMALL_BYTES or body.startswith(GZIP_MAGIC)):
             return False
         return self._cycle.failure is None and kind_of(body, response.url) is not None
 
     async def read_file(self, response: Response) -> PageClaims | None:
-        """Read a large sitemap or feed in a thread; returns its claims, or None and warns."""
+        """Read a large sitemap or feed in a thread; returns its claims; None, after a warning: unreadable."""
         kind = kind_of(response.body, response.url)
         assert kind is not None
         if self._thread is None:
@@ -204,7 +204,7 @@ class HintReader:
             self._warn("gp4c/hints/names_left_out", line, f"expected are names {limits}", left_out)
 
     def _page_claims(self, kind: str, response: Response, claims: FileClaims) -> Iterator[PageClaims]:
-        """Yield the claims about known pages of the file's sites, a slice of URLs at a time."""
+        """Yield the claims about pages of sites that the file speaks for, a slice of URLs at a time."""
         local_sites = {place_of_url(response.url).site, *self._named.use(response.url)}
         if claims.stopped is not None:
             self._warn(

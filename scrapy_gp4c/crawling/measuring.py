@@ -22,10 +22,12 @@ from scrapy_gp4c.words.tokens import spaced
 
 
 class CycleGains(NamedTuple):
+    """What a cycle's visits gained for users of the search."""
+
     visits: int
     """Number of measured visits of pages that were known before."""
     ppm: float
-    """Sum of their delta-Q_A, in parts per million of the quality of current copies."""
+    """Sum of their gains (delta-Q_A), in parts per million of the quality of current copies."""
 
 
 SCORING: Final = "tfidf"

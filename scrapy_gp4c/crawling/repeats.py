@@ -1,7 +1,8 @@
 """URLs that repeat other pages: twins (second URLs of a page), and traps, whose links never end.
 
-A visit of such a URL ends as ``excluded`` and names the page that it repeats. Its copy stays, and a change is
-reported for one URL alone. The others are visited again after 1, 2, 4, ... 32 cycles, as failing pages are.
+A visit of such a URL ends as ``excluded`` and names the page that it repeats. The page's copy stays, and a
+change is reported for one URL alone. The other URLs are visited again after 1, 2, 4, ... 32 cycles, as
+failing pages are.
 """
 
 import re
@@ -115,14 +116,14 @@ def _address(tag: bytes) -> bytes | None:
 
 
 def _joined(url: str, href: bytes) -> str:
-    """Return the absolute URL of a link on the page `url`; `url` itself where the link is no URL."""
+    """Return the absolute URL of a link (`href`) on the page `url`; `url` itself where it is no URL."""
     with suppress(ValueError):
         return urljoin(url, unescape(href.decode("utf-8", "replace")).strip())
     return url
 
 
 def are_related(url: str, other: str) -> bool:
-    """Whether two URLs are of one host, with or without ``www.``, by http or https."""
+    """Whether two URLs are of the same host, apart from ``www.`` and http or https."""
     site, other_site = ((urlsplit(one).hostname or "").removeprefix("www.") for one in (url, other))
     return site == other_site
 

@@ -1,4 +1,4 @@
-"""Data that requests hand to callbacks (``cb_kwargs``, ...): and whose values vary between runs."""
+"""Data that requests hand to callbacks (``cb_kwargs``, ``meta``, ...), and what of it varies between runs."""
 
 from collections.abc import Collection, Iterator
 from typing import Any, Final
@@ -16,7 +16,7 @@ logger = foreign_safe_logger(__name__)
 MAX_VARYING: Final = 20
 """Most names of varying data that are remembered."""
 MIN_STEADY: Final = 5
-"""Times that data had the value of the run before, from which on it counts as steady."""
+"""Number of times that data had the value of the run before, from which on it counts as steady."""
 MAX_REMEMBERED: Final = 100_000
 """Most pages with new data, and most shared objects, that are remembered."""
 _OPTIONS: Final = (
@@ -62,7 +62,7 @@ def _is_option(name: str) -> bool:
 
 
 def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
-    """Whether the callback, or the data that it gets, differs from before; unstorable values count as new."""
+    """Whether a request's callback, or the data that it gets, differs; unstorable values count as new."""
     old, new = _data_for_callback(before), _data_for_callback(now)
     return (
         bool(new_data(before, now))
@@ -136,7 +136,7 @@ class SharedObjects:
             self._objects[identity][2].add(page)
 
     def note_use(self, identity: object, version: bytes, fetcher: str, is_filled: bool) -> bool:
-        """Note that a callback on a fetcher had an object; returns whether two fetchers have filled copies.
+        """Note that a callback on a fetcher had an object; returns whether two fetchers fill copies of it.
 
         ``version``: digest of its content when it was sent; ``is_filled``: whether the callback changed it.
         """
@@ -249,7 +249,7 @@ class RequestData:
         )
 
     def _warn_of_handed(self) -> None:
-        """Warn of pages that were handed new data and not visited: their items are old or missing."""
+        """Warn of pages whose requests of today had new data, and which were not visited: items are old."""
         store = self._cycle.store
         of_pages = {name for name, value in self._handed_values.items() if value is None}  # no date of today
         pages = [

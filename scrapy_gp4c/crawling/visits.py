@@ -119,7 +119,7 @@ async def without_output(errback: Callable[[Any], Any], failure: Any) -> None:
 
 
 class Visits:
-    """Values that all visits of a run share; it makes the `Visit` of a request."""
+    """What all visits of a run share (cycle, settings, worker process); it makes the `Visit` of a request."""
 
     def __init__(self, run: Run, process: FingerprintProcess) -> None:
         run.has_middleware = True
@@ -143,7 +143,7 @@ class Visits:
         self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
 
     def of(self, request: Request) -> "Visit | None":
-        """Return the visit that a request carries and that has no outcome yet; None where it carries none."""
+        """Return the visit, without an outcome yet, that a request carries in its meta; None: it has none."""
         claim = request.meta.get(META)
         if isinstance(claim, Claim) and self.cycle.is_under_way(claim):
             return Visit(self, claim, request)
@@ -284,7 +284,7 @@ class Visit:
         return response
 
     async def _judged(self, response: Response) -> Judgement | None:
-        """Return the page's comparison with its copy, by its fetcher or made here; None: visit ended."""
+        """Return the page's comparison with its copy, by its fetcher or made here; None: the visit ended."""
         if isinstance(response, FetchedResponse):
             return response.result.judgement
         visits, request = self._visits, self._request

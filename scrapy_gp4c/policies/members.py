@@ -74,7 +74,7 @@ class Members:
     drawn: Draws
     """``[G]``: tie-breaking draw of each group, the smaller first."""
     value: Floats
-    """``[G]``: mean over the group's pages of a value, such as a score."""
+    """``[G]``: mean over the group's pages of a value, such as a score, see `members_of`."""
     alone: Pages
     """Pages in no group, in the order of sampling: sampled when all groups are done."""
 
@@ -110,7 +110,10 @@ class GroupedEvidence(Protocol):
 
 
 def first_members(evidence: Evidence, grouping: Grouping, wanted: int) -> Members:
-    """The groups of a cycle's candidates, with as many pages of each as one by one of all make ``wanted``."""
+    """Groups of a cycle's candidates, as `members_of`, but with no more pages of each than needed.
+
+    Equally many of each group, or all of them, that make ``wanted`` pages in all.
+    """
     if not isinstance(evidence, GroupedEvidence) or evidence.is_partial:
         return members_of(evidence, grouping)
     every, begin = grouping.by_group
@@ -166,7 +169,7 @@ class SampleResult:
     share: Floats
     """``[G]``: share of changed samples, with those of the control group; 0 without samples."""
     awaited: int
-    """Unsampled pages of groups whose samples are incomplete, and which may turn out to be the best."""
+    """Number of unsampled pages of groups that lack results of samples, and may turn out to be the best."""
 
     @classmethod
     def of(cls, evidence: Evidence, grouping: Grouping, members: Members) -> Self:
@@ -195,7 +198,7 @@ def ungrouped_samples(members: Members, most: int, evidence: Evidence) -> Pages:
 
 
 def group_samples(order: Numbers, members: Members, each: int, wanted: int, most: int) -> list[Pages]:
-    """Return the first ``each`` pages of groups until they are ``wanted`` or more; never above ``most``.
+    """Return the first ``each`` pages of groups in turn, until these are ``wanted`` pages; at most ``most``.
 
     ``order``: positions of groups in `members`, the first to sample first.
     """
@@ -210,7 +213,7 @@ def group_samples(order: Numbers, members: Members, each: int, wanted: int, most
 
 
 def remaining_pages(order: Numbers, members: Members, most: int, evidence: Evidence, spare: int = 0) -> Pages:
-    """Return all remaining candidates of groups, group by group, at most ``most`` pages.
+    """Return the candidates of groups that may still be visited, group by group, at most ``most`` pages.
 
     ``order``: positions of groups in `members`; ``spare``: visits to leave for groups whose samples are not
     in: after the first group with candidates, only groups that fit into ``most - spare`` pages are added.

@@ -142,8 +142,9 @@ def evolve_all(
 ) -> None:
     """Run the remaining generations of all evolutions, one generation of each after the other.
 
-    ``seeds``: evolutions per fold. They go on from the states in ``checkpoint``, which is saved after every
-    generation. Ctrl-C takes them back to the last complete generation; before the first one it is raised.
+    ``seeds``: number of evolutions per fold. They go on from the states in ``checkpoint``, which is saved
+    after every generation. Ctrl-C takes them back to the last complete generation; before the first one it
+    is raised.
     """
     states = None if checkpoint is None else checkpoint.states
     _restore(evolutions, states)
@@ -222,7 +223,7 @@ class FrontMember(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """Function learned on one fold of the cross-validation, and the comparison with others."""
+    """Function learned on one fold of the cross-validation, and its comparison with other functions."""
 
     text: str
     run: int
@@ -234,7 +235,7 @@ class Fold(NamedTuple):
     front: tuple[FrontMember, ...] = ()
     """All functions of the Pareto front, the learned one included; empty for one objective."""
     leads: tuple[float, ...] = ()
-    """Fitness less that of `Choices.in_use`, in each scored cycle of the test split.
+    """Fitness minus the fitness of `Choices.in_use`, in each scored cycle of the test split.
 
     Empty if the test split cannot replay the function in use.
     """
@@ -242,7 +243,7 @@ class Fold(NamedTuple):
 
 @dataclass(frozen=True)
 class Learned:
-    """Result of learning: the function of each fold, the best of them, and the cost."""
+    """Result of learning: the function of each fold, the best of these, and what learning cost."""
 
     folds: list[Fold]
     best: Fold

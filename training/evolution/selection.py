@@ -60,7 +60,7 @@ def promotion_test(
     recommended: int,
     leave_one_out_means: LeaveOneOutMeans | None = None,
 ) -> int:
-    """Index of the candidate most significantly better than the recommended one; if none, of that one.
+    """Index of the candidate most significantly better than the recommended one; if none is, ``recommended``.
 
     ``candidates``: values per cycle in training and in validation, higher is better; ``recommended``: index;
     ``leave_one_out_means``: None where splits are not of whole sites, so that the standard error is that of
@@ -126,7 +126,7 @@ def select(candidates: Sequence[tuple[Values, Values]], rule: str) -> int:
 
 
 Pairs = list[tuple[Values, Values]]
-"""For each of several functions, its values per cycle in training and in validation."""
+"""For each of several functions a pair: its values per cycle in training, and in validation."""
 
 Allow = Callable[[Sequence[str]], Collection[str]]
 """Function that returns, of the texts it is called with, those that the selection rule may choose."""
@@ -271,8 +271,8 @@ def refuse_equal(pairs: Pairs, texts: Sequence[str]) -> None:
 def as_fresh_as_default(pairs: Pairs, texts: Sequence[str]) -> Sequence[int]:
     """Indices of the candidates whose freshness is not below that of the named function `DEFAULT`.
 
-    Freshness is the second objective (its means in training and validation are summed); all indices, where
-    `pairs` have one objective or `DEFAULT` is not among the candidates.
+    Freshness is the second objective in `pairs` (means in training and validation are summed). All indices if
+    there is one objective, or if `DEFAULT` is not among the candidates `texts`.
     """
     if DEFAULT not in texts or len(np.atleast_2d(pairs[0][0])) < 2:
         return range(len(texts))
@@ -332,9 +332,9 @@ def candidates_of(
 def over_draws(
     pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, draws: Sequence[PreparedHistory]
 ) -> Pairs:
-    """Pairs with training values averaged over the training split and `draws`, further copies of it.
+    """Return `pairs` with training values averaged over the training split and `draws`, variants of it.
 
-    See `PreparedSplit.draws`; validation values stay as in `pairs`.
+    See `PreparedSplit.draws`; validation values stay.
     """
     training = np.mean(
         [[training for training, _ in pairs], *(goal.values(draw, texts) for draw in draws)], axis=0

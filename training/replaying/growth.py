@@ -70,7 +70,7 @@ class GrowthCrawl:
     discovery: float = 0.1
     """Share of the budget for hubs."""
     warmup: int = 2
-    """Number of visits of every page after its first one that are outside the budget."""
+    """Number of visits of each page, after its first one, that do not count against the budget."""
     seed: int = 0
     new_pages: int | None = None
     """Cap on the first visits of a cycle; None: none."""
@@ -121,7 +121,7 @@ class GrowthResult:
     changed: npt.NDArray[np.int64]
     """Visits to hubs and ranked pages that found a change."""
     changed_weight: npt.NDArray[np.float64]
-    """Summed weight of the visited pages that had changed."""
+    """Summed weight of the pages counted in `changed`."""
     hubs: npt.NDArray[np.int64]
     coverage: npt.NDArray[np.float64]
     """Share of the existing pages that were visited by the end of the cycle."""
@@ -244,7 +244,7 @@ class GrowthReplay:
         return popularity
 
     def cycle(self, cycle: int) -> tuple[float, ...]:
-        """Crawl a cycle; returns the last seven fields of `GrowthResult`."""
+        """Crawl a cycle; returns its values for the last seven fields of `GrowthResult`."""
         self.open(cycle)
         exists = self._grown.born <= cycle
         changes = self._grown.history.changed[cycle - 1]
@@ -390,10 +390,10 @@ class GrowthReplay:
         return self._directories.site[self.state["group"][pages]]
 
     def _discover(self, order: Array, planned: Array, exists: Bools) -> npt.NDArray[np.int64]:
-        """Fetch new pages, as many as the cap allows; return how many new pages each page of `order` brought.
+        """Fetch pages that the cycle's visits link to, as many as the cap allows.
 
-        ``order``: pages visited in this cycle, in the order in which their links are followed; ``planned``:
-        those planned first visits among them.
+        Returns how many new pages each page brought, ``[P]``. ``order``: pages visited in this cycle, in the
+        order in which their links are followed; ``planned``: those that were first visits by plan.
         """
         finder, found_by = self._grown.finder, self.state["found_by"]
         links = self._links[exists[self._links["target"]]]

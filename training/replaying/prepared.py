@@ -36,9 +36,11 @@ MOST_CACHED: Final = 16_384
 
 @dataclass(frozen=True)
 class States:
-    """List of all states that pages can be in, by a set of state columns on the visits clock: N states, R
-    rows. A row is a state with a number of cycles since the last visit: scores are computed once for each
-    row."""
+    """List of the N states that pages can be in, by some state columns, and of R rows of score functions.
+
+    A row is a state with a number of cycles since the last visit: each function's score of it is computed
+    once. Terminals are on the clock ``visits``.
+    """
 
     cycles: int
     """Scored cycles whose states are listed; states after the last one have no score."""
@@ -47,7 +49,7 @@ class States:
     after: npt.NDArray[np.int32]
     """``[N, 2]``: state after a visit without and with a change."""
     first: npt.NDArray[np.int32]
-    """``[Q]``: state of each pattern of warm-up outcomes."""
+    """``[Q]``: state of each pattern (of equal warm-up outcomes, see `PreparedHistory.pattern`)."""
     aged: bool
     """Whether scores depend on the cycles since the last visit."""
     score_at: Ints
@@ -60,6 +62,7 @@ class States:
     known: dict[str, Array] = field(default_factory=dict)
 
     def scores(self, expression: Expression) -> Floats:
+        """Return the scores of all rows by an expression, ``[R]``."""
         missing = [name for name in expression.terminals if name not in self.known]
         for name, values in terminals.compute(missing, self.columns, 0).items():
             self.known[name] = values.astype(np.float64)
@@ -69,7 +72,7 @@ class States:
 
 
 WITH_G: Final = ("n", "X", "last", "last_cycle", "A", "G")
-"""State columns beside G, which encodes every outcome: any other column splits groups no further."""
+"""State columns where G is read, which encodes every outcome: other columns split groups no further."""
 
 
 BY_PAGE: Final = frozenset(
@@ -106,10 +109,11 @@ def state_columns(function: ScoreFunction) -> tuple[tuple[str, ...], Clock]:
 
 
 def states_of(prepared: "PreparedHistory", columns: tuple[str, ...], clock: Clock) -> States | None:
-    """List the states for a result of `state_columns`; None if even one cycle has too many.
+    """List the states by ``columns`` on a ``clock`` (see `state_columns`); None if one cycle has too many.
 
-    Terminals of the visits clock depend on the cycle through t alone. So a page last visited in cycle -t
-    stands, when cycle 0 is planned, for all visited t cycles ago in that state. None on the cycles clock too.
+    None on the clock ``cycles`` too. On the clock ``visits`` terminals depend on the cycle by t alone, the
+    cycles since the last visit: so when cycle 0 is planned, a page last visited in cycle -t stands for all
+    that were visited t cycles ago in that state.
     """
     if clock != "visits":
         return None
@@ -168,7 +172,7 @@ def _list(prepared: "PreparedHistory", needed: tuple[str, ...]) -> States | None
 
 
 class _Numbers:
-    """Numbers of states, given out in the order in which the states are first seen."""
+    """Gives states numbers, in the order in which they are first seen."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
@@ -249,7 +253,7 @@ class PreparedHistory:
     pattern_outcomes: npt.NDArray[np.bool_]
     """``[W, Q]``: outcomes of the warm-up visits by pattern."""
     untouched: Ints
-    """``[4, D + 2]``: tallies by cycle without any visit after the warm-up.
+    """``[4, D + 2]``: tallies by cycle for a crawl that makes no visit after the warm-up.
 
     Rows: pages with an unseen change; stale weight; sum of weight * first missed cycle; penalty (see
     `metrics.Tallies`).
@@ -289,7 +293,7 @@ class PreparedHistory:
 
     @cached_property
     def warmup_visits(self) -> list[npt.NDArray[np.void]]:
-        """Visits of the last warm-up cycles by group: dtype `groups.GROUP_VISITS`, newest first."""
+        """Sums of visits by directory in the last warm-up cycles: dtype `GROUP_VISITS`, newest first."""
         state = terminals.new_state(self.pattern_outcomes.shape[1])
         visits = []
         for cycle, outcomes in enumerate(self.pattern_outcomes, start=1):
@@ -302,8 +306,10 @@ class PreparedHistory:
 
     @cached_property
     def sized_patterns(self) -> tuple[Ints, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Pairs of warm-up pattern and size class: patterns ``[N]``, sizes ``[N]``, each page's pair
-        ``[P]``."""
+        """Return the N pairs of warm-up pattern and size class that pages have: patterns, sizes.
+
+        Third comes the number of each page's pair, ``[P]``.
+        """
         assert self.size is not None
         pair = self.pattern.astype(np.intp) * sizes.CLASSES + self.size
         pairs = np.flatnonzero(np.bincount(pair))
@@ -472,7 +478,7 @@ def _untouched(changed: npt.NDArray[np.bool_], weights: FixedPointWeights, warmu
 
 
 def penalties(weights: FixedPointWeights, pages: Ints, missed: npt.NDArray[Any]) -> Ints:
-    """Fixed-point harmonic penalties of `pages` that missed `missed` changes each: int64, as long as both."""
+    """Fixed-point harmonic penalties of `pages`, each of which missed `missed` changes: int64 ``[pages]``."""
     values = weights.penalties[missed]
     if len(weights.values):
         values = values * weights.values[pages]

@@ -1,8 +1,8 @@
 """Refresh values: what a refresh of a page's copy adds to search quality (delta-Q_A, Pandey & Olston 2005).
 
-F_q, idf and mean length are those of cycle 0 (`scrapy_gp4c.search.gains`), so that the value of a refresh
-depends on the page's old and new text alone. The importance of pages is read from a file or stood in for by
-the links between pages.
+The statistics behind it (rank functions of terms, idf, mean length: `scrapy_gp4c.search.gains.Refit`) are
+those of cycle 0, so that the value of a refresh depends on the page's old and new text alone. The importance
+of pages is read from a file or stood in for by the links between pages.
 """
 
 from collections.abc import Callable
@@ -42,11 +42,11 @@ class QualityMeasure(NamedTuple):
     """Importance of every page, above 0, for ``inlinks``: ``[P]``."""
     pieces: int = PIECES
     cycle: int = 0
-    """Cycle whose pages F_q (queries' scores), idf and mean length are computed from."""
+    """Cycle from whose pages the `Refit` (rank functions, idf, mean length) is computed."""
 
 
 def estimator_of(corpus: Corpus, how: QualityMeasure) -> Refit:
-    """Estimator of refresh values, fitted in cycle `how.cycle`; ``corpus``: of the workload's terms."""
+    """Statistics that estimate refresh values, of cycle `how.cycle`; ``corpus``: of the workload's terms."""
     live, rows, mean_length = corpus.of_cycle(how.cycle)
     weight: Floats | float = 1.0
     if how.importance is not None:
@@ -77,7 +77,7 @@ def refresh_values(corpus: Corpus, how: QualityMeasure, exact_search: VersionSea
 
 
 def _pairs(corpus: Corpus, how: QualityMeasure, estimator: Refit, page: int) -> Floats:
-    """delta-Q_A of every pair of a page's versions: ``[old, new]``; 0 unless the new one is later."""
+    """Value of a refresh from each version of a page to each: ``[old, new]``; 0 unless the new is later."""
     begin, end = corpus.contents.first_version[page : page + 2].tolist()
     old, new = np.triu_indices(end - begin, 1)
     gains = np.zeros((end - begin, end - begin))
@@ -93,7 +93,7 @@ def _gains(
     old: npt.NDArray[np.integer],
     new: npt.NDArray[np.integer],
 ) -> Floats:
-    """delta-Q_A of refreshes of a page from version ``old`` to ``new``, counted from its first: ``[R]``."""
+    """Values of refreshes of a page from versions ``old`` to ``new`` (0: its first), each ``[R]``."""
     begin, end = corpus.contents.first_version[page : page + 2].tolist()
     rows = slice(corpus.start[begin], corpus.start[end])
     term, column = np.unique(corpus.term[rows], return_inverse=True)
@@ -111,7 +111,7 @@ def _gains(
 def refitted_values(
     corpus: Corpus, how: QualityMeasure, page: Ints, cycle: Ints, version: Ints, refit_cycles: int
 ) -> Floats:
-    """delta-Q_A of updates refreshed at once, with the estimator fitted anew every ``refit_cycles``: ``[U]``.
+    """Values of refreshes right after each update, by statistics made anew every ``refit_cycles``: ``[U]``.
 
     ``page``, ``cycle``, ``version`` (from the page's first) of each update: ``[U]``. An update of cycle c is
     measured by the refit at the end of the last cycle before c that is a multiple of ``refit_cycles``, as in
