@@ -1,4 +1,4 @@
-"""Fetchers of a crawl, as its owner sees them: which there are, and which pages each has until when.
+"""Fetchers of a crawl, as its owner (the process with the store) sees them: which pages each has until when.
 
 Dask knows which workers there are and carries the calls. Of each fetcher one call is under way all the time:
 it brings results, the fetcher's clock, and a sign of life. A host belongs to one fetcher at a time. A batch
@@ -68,7 +68,7 @@ MOST_LOSSES: Final = 3
 TURN_S: Final = 0.01
 """Time after which work on many pages pauses for a turn of the reactor."""
 TURN_PAGES: Final = 10
-"""Number of results that are processed in one turn of the reactor, as each makes further work."""
+"""Most results that are processed in one turn of the reactor, as each makes further work."""
 
 
 @dataclass(eq=False)
@@ -89,7 +89,7 @@ class PendingPage:
 
 @dataclass(eq=False)
 class SentBatch:
-    """A batch that a fetcher has."""
+    """A batch (pages of one host) that a fetcher has."""
 
     name: str
     host: str
@@ -99,7 +99,7 @@ class SentBatch:
     end_s: float
     """Time by the owner's clock after which no request of the batch is sent."""
     is_suspect: bool
-    """Whether other fetchers ended while they had the batch's only page."""
+    """Whether the batch is one page, with which other fetchers ended."""
 
 
 @dataclass(eq=False)
@@ -313,7 +313,7 @@ class Fleet:
             self._link.submit(self._try(state, fetcher.give, self.run, pack(batches)))
 
     def _give_back(self, host: str, reason: str, *, are_downloads_kept: bool = True) -> None:
-        """End the waiting pages of a host without an outcome, so that they are due again.
+        """End the waiting pages of a host without an outcome, so that their visits are due again.
 
         Downloads for items wait on if `are_downloads_kept`.
         """

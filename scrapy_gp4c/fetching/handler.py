@@ -209,7 +209,7 @@ class FetcherHandler(BaseDownloadHandler):
         )
 
     def _give_up(self) -> None:
-        """End the crawl without fetchers, as Ctrl-C does: the next run goes on."""
+        """End the crawl, as there are no fetchers, as Ctrl-C would: the next run goes on."""
         assert self.crawler.engine is not None
         if not is_closing(self.crawler):
             fail_exit_code(self.crawler)

@@ -1,4 +1,4 @@
-"""Columns of pages, in memory and as bytes; their update by visits, and stages (`Stages`) of pages.
+"""Columns of pages, in memory and as bytes; their update by visits; stages of pages (new, in warm-up, ...).
 
 A block holds consecutive pages, 16,384 but for tests, in the columns of `COLUMNS`, each with one entry per
 page; the last block is shorter. As bytes, every column takes as few bytes a page as its values need: a head
@@ -203,7 +203,7 @@ def is_unfetched(n: Any, has_copy: Any) -> Any:
 def is_awake(
     columns: Mapping[str, npt.NDArray[Any]], cycle: int, in_every_cycle: Bools | bool = False
 ) -> Bools:
-    """Pages that may be visited in a cycle: bool ``[P]``.
+    """Whether each page may be visited in a cycle, as it has waited long enough after failures: bool ``[P]``.
 
     A page whose last visits all failed waits 1, 2, 4, ... at most `MAX_WAIT_CYCLES` cycles between two
     attempts, so that dead hosts do not eat the budget. A page that the spider's start asks for does not wait
@@ -246,10 +246,10 @@ def shorten_wait(
 
 
 def in_panel(keys: npt.NDArray[np.uint64], share: float) -> Bools:
-    """Pages of the control group: bool ``[P]``; ``keys``: uint64 ``[P]``, uniformly distributed.
+    """Whether each page is in the control group, a `share` of all: bool ``[P]``; ``keys``: uint64 ``[P]``.
 
-    A page's key decides, so that the choice is stable while pages come and go, and a larger share includes
-    the group of a smaller one.
+    A page's key, uniformly distributed, decides: so the choice is stable while pages come and go, and a
+    larger share includes the group of a smaller one.
     """
     if share >= 1.0:
         return np.ones(len(keys), np.bool_)

@@ -292,7 +292,7 @@ class PageGroups:
         return popularity_of(self.links.page_rank())
 
     def of_pages(self, pages: npt.NDArray[np.integer[Any]]) -> "PageGroups":
-        """Return the groups of `pages` only, renumbered in this order; `NOWHERE`: an unknown page."""
+        """Return clusters and links of `pages` only, renumbered in this order; `NOWHERE`: an unknown page."""
         known = pages != NOWHERE
         cluster = np.where(known, self.cluster[pages], np.int32(NOWHERE))
         new_position = np.full(len(self.cluster), NOWHERE)

@@ -1,4 +1,4 @@
-"""Champion and challenger: `python -m training.learn STORE --promote PATH`.
+"""Champion (function in use) against challenger (learned): `python -m training.learn STORE --promote PATH`.
 
 A function learned on the older cycles of some pages replaces the one in use only if it is significantly
 better on the newest cycles of other pages (docs/lab/closing-the-loop.md).
@@ -124,7 +124,10 @@ def values_on(
     fitness: Fitness,
     policy: str = TOP_K.text,
 ) -> Floats:
-    """Fitness and freshness per scored cycle, mean of `REPLAYS` replays: float64 ``[2, scored cycles]``."""
+    """Fitness and freshness per scored cycle, mean over the replays: float64 ``[2, scored cycles]``.
+
+    ``prepared``: a history with different random orders, one replay each.
+    """
     names = tuple(dict.fromkeys((*fitness.metrics, GUARD)))
     results = [run(one, function, metrics=names, policy=policy) for one in prepared]
     rows = [np.array([fitness.values(result), getattr(result, GUARD)]) for result in results]
@@ -277,10 +280,10 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Histor
 
 
 def divide_by_units(history: ChangeHistory, choices: Choices) -> tuple[HistorySplit, int, Division]:
-    """`divide` by the first of `Choices.units` by which each part has at least half of its share of the
-    pages.
+    """Split a history as `divide` does, by the best of `Choices.units`; also return that unit.
 
-    Where a few sites have nearly all pages, whole sites may leave a handful of pages to judge on.
+    It is the first by which each part has at least half of its share of the pages: where a few sites have
+    nearly all, whole sites may leave a handful of pages to judge on.
     """
     *others, last = choices.units(history)
     least_pages = [history.pages * share / 2 for share in PAGE_SHARES]
@@ -309,9 +312,10 @@ def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
 def not_worse(
     texts: Sequence[str], split: PreparedSplit, champion: ScoreFunction, choices: Choices
 ) -> set[str]:
-    """Those of `texts` that lose no freshness to `champion` in training nor validation; see `GUARD_MARGIN`.
+    """Return the functions among `texts` that are no less fresh than `champion` in training and validation.
 
-    Where a front is learned and ``freshness`` preferred, those that lose no fitness.
+    A loss of `GUARD_MARGIN` is tolerated. Where a front is learned and ``freshness`` preferred, the fitness
+    is compared instead.
     """
     fitness = load_fitness(choices.fitness)
     row = 0 if choices.front and choices.prefer == GUARD else 1

@@ -20,9 +20,9 @@ from training.replaying.prepared import CrawlChoices, prepare_for
 from training.replaying.replay import run
 
 Series = dict[str, list[list[float]]]
-"""Metric -> fold -> value per scored cycle of its test set."""
+"""Metric -> for each fold, values by scored cycle of the fold's test set."""
 Functions = Mapping[str, Sequence[str]]
-"""Name -> score function of each fold."""
+"""Name -> text of the score function for each fold (the same text if it was not learned on folds)."""
 
 SMALLER: Final = (0.2, 0.4, 0.6, 0.8)
 """Factors of the budget for replays with smaller ones (journal Figure 5: 1% to 5% of the pages)."""
@@ -51,9 +51,10 @@ def try_out(
     at_smaller_budgets: Collection[str],
     crawl: CrawlChoices,
 ) -> Trials:
-    """Replay every function on the test set of every fold; those ``at_smaller_budgets`` with these too.
+    """Replay every function on the test set of every fold, some of them with smaller budgets too.
 
-    Budgets are shares of a test set's pages; less than a page is left out. Raises HistoryError, ScoreError or
+    ``at_smaller_budgets``: their names. Budgets are shares of a test set's pages; one of less than a page is
+    left out. Raises HistoryError, ScoreError or
     ExpressionError as `training.replaying.replay.replay`.
     """
     series, budget = _series(tests, functions, crawl), crawl.budget
@@ -95,7 +96,7 @@ def values(trials: Trials, name: str, metric: str) -> Floats:
 
 
 def best_baseline(trials: Trials, metric: str) -> str:
-    """Name of the baseline with the highest mean on the test sets."""
+    """Name of the baseline with the highest mean of a metric on the test sets."""
     return max(BASELINES, key=lambda name: float(values(trials, name, metric).mean()))
 
 
@@ -109,6 +110,7 @@ class PolicyTrial(NamedTuple):
     """Metric of `training.replaying.metrics.METRICS` -> mean over the seeds, ``[scored cycles]``."""
 
     def mean(self, metric: str) -> Mean:
+        """Mean of a metric over the cycles, with its interval."""
         return statistics.mean(self.per_cycle[metric])
 
     def ahead(self, other: "PolicyTrial", metric: str) -> Mean:
@@ -141,6 +143,6 @@ def try_policy(
 
 
 def written(value: Mean, digits: int = 3, sign: str = "") -> str:
-    """Text of a mean with its interval: 0.354 ± 0.004."""
+    """Text of a mean with its interval, such as 0.354 ± 0.004."""
     text = f"{value.mean:{sign}.{digits}f}"
     return text if math.isnan(value.half_width) else f"{text} ± {value.half_width:.{digits}f}"
