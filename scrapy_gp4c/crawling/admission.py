@@ -1,4 +1,9 @@
-"""Admission of requests: each is a new page, the visit of a known one, dropped, or left to Scrapy."""
+"""Admission of requests: each is a new page's, a known page's visit, dropped, or left to Scrapy.
+
+A request is *skipped* (dropped, and equal ones after it) if its page needs no visit now. A page is *restored*
+if the spider's own request of this run has replaced its stored one. A *finder* is the page whose callback
+yielded a request. *Wishes* are what a request's meta says of its page: weight, promises, tag.
+"""
 
 import dataclasses
 import logging
@@ -147,7 +152,7 @@ class SetupRequests:
         self._queued += 1
 
     def visits(self, page: int, *, is_login: bool) -> None:
-        """Note the visit of a page that the start has asked for, or that leads to a login (`is_login`)."""
+        """Note a page to wait for: the start has asked for it, or it leads to a login (`is_login`)."""
         if is_login or (self._waits_for_pages and len(self._pages) < MAX_START_PAGES):
             self._pages[page] = is_login
 
@@ -274,11 +279,11 @@ class Admission:
         return [page for page in starts if page not in self.restored and page not in self._cycle.asked]
 
     def forget_settled(self) -> None:
-        """Forget which requests were skipped for lack of a planned visit, as a further round is planned."""
+        """Forget which requests were skipped because no visit was planned, as a further round is planned."""
         self._settled.clear()
 
     def skips(self, request: Request) -> bool:
-        """Whether a request equals a skipped one by its URL alone, as most links do; if so, it is counted."""
+        """Whether a request is equal, by its URL alone, to a skipped one; if so, it is counted as skipped."""
         return (
             self._by_url_alone
             and request.meta.get(META) is None
@@ -384,7 +389,7 @@ class Admission:
             self.data.shared.note(page, request)
 
     def keep_shared(self) -> None:
-        """Let callbacks of pages that fill one item together run always, as the item needs each of them."""
+        """Let the callbacks that fill an item together always run, as the item needs each of them."""
         for page in self.data.shared.pages():
             self.need_callback(page, "always")
 
@@ -394,7 +399,7 @@ class Admission:
         return page in self.closers
 
     def keep_closers(self) -> None:
-        """Store the pages that close the spider; one whose visit in this cycle did not is no longer one."""
+        """Store the pages whose callbacks close the spider, without those that did not in this cycle."""
         store = self._cycle.store
         closers = self._closing | {page for page in self.closers if not store.visited(page)}
         if closers != self.closers:
@@ -420,7 +425,7 @@ class Admission:
         return None if path is None else read_query_log(path)
 
     def _note_link(self, page: int, finder: int, request: Request, statistic: str) -> bool:
-        """Skip a request for a page that waits for its first visit; `finder` counts as linking to it."""
+        """Skip a request for a page that waits for its first visit, and note the link on page `finder`."""
         store = self._cycle.store
         self._stats.inc_value(statistic)
         if finder not in (UNKNOWN_FINDER, START) and (page, finder) not in self._links:
@@ -455,7 +460,7 @@ class Admission:
         self._cycle.store.amend_record(logins=sorted(self._logins))
 
     def _way_to(self, request: Request) -> list[int]:
-        """Return keys of the pages from the spider's start to a request; [] above `MAX_LOGIN_PAGES`."""
+        """Return keys of the pages by which the start led to a request; [] above `MAX_LOGIN_PAGES`."""
         store, finder, keys = self._cycle.store, finder_of(request, self._cycle.store), list[int]()
         while finder not in (UNKNOWN_FINDER, START) and len(keys) < MAX_LOGIN_PAGES:
             page = store.page(finder - 1)
@@ -647,7 +652,10 @@ class Admission:
             yield from (f"{other}{path}" for other in self._start_heads)
 
     def admit_twins(self, may_wait: bool = True) -> bool:
-        """Admit `waiting_for_twins`, those whose visits have ended or all; returns whether there were any."""
+        """Admit the requests in `waiting_for_twins` whose page's visit has ended; returns if there were any.
+
+        Without ``may_wait``: all of them.
+        """
         waiting, self.waiting_for_twins = self.waiting_for_twins, []
         self._may_wait = may_wait
         for page, request in waiting:
@@ -659,7 +667,7 @@ class Admission:
         return len(self.waiting_for_twins) < len(waiting)
 
     def _claim_known(self, page: int, stored: StoredRequest, *, is_login: bool) -> Claim | None:
-        """Start the visit of a known page, and store its request of this run; None: it gets no visit."""
+        """Begin the visit of a known page, and store its request of this run; None: it gets no visit."""
         cycle = self._cycle
         claim = cycle.claim(page)
         if is_login and claim is None:

@@ -85,7 +85,7 @@ class AnswerFeatures(NamedTuple):
     is_other_language: bool = False
     """Whether it names another language than the copy did."""
     is_of_another: bool = False
-    """Whether it is a long text that another page of the site has, and this page's copy was its alone."""
+    """Whether it is a long text that another page of the site has, and no other page had this page's copy."""
     lacks_end: bool = False
     """Whether the end of the HTML and some of the copy's words are missing, and the copy had its end."""
     is_marked: bool = False
@@ -234,7 +234,7 @@ def reason_of(answer: AnswerFeatures) -> str | None:
 
 
 class Changed(NamedTuple):
-    """Page whose text changed in this cycle, with its copy before: a later doubt takes the change back."""
+    """Page whose text changed in this cycle, with its copy before, to which a later doubt takes it back."""
 
     page: int
     copy: int
@@ -363,7 +363,7 @@ class SharedTexts:
         return before == page and self.unchanged.get((site, fingerprint)) not in (None, page)
 
     def _to_take_back(self, pages: dict[int, Changed], page: int) -> list[Changed]:
-        """Return those of `pages` whose changes counted so far, but for `page`; each once in a cycle."""
+        """Return those of `pages` whose changes are not taken back yet, without `page`, and mark them so."""
         earlier = [
             changed
             for changed in pages.values()
@@ -376,7 +376,7 @@ class SharedTexts:
     def _note_redirect(
         self, request: Request, response: Response, copy: Changed, was_redirected: bool
     ) -> tuple[dict[int, Changed], bool]:
-        """Note an answer's redirect; returns pages that share it, and whether it led to a gate."""
+        """Note an answer's redirect; returns the pages that share it, and `AnswerFeatures.is_gate`."""
         if not request.meta.get("redirect_urls"):
             return {}, False
         site = site_of(request)

@@ -144,7 +144,7 @@ class Reply(NamedTuple):
 
 @dataclass
 class PageResult:
-    """One page as a fetcher has found it."""
+    """What a fetcher returns of one page: its answer, the comparison with the copy, the callback's output."""
 
     url: str = ""
     status: int = 0

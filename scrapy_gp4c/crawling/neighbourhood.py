@@ -287,7 +287,7 @@ class Neighbourhood:
 
     @cached_property
     def _site_claims(self) -> tuple[Array, Array]:
-        """Counts of right and wrong claims by site in finished cycles, and number of pages with any claim."""
+        """Counts of right and wrong claims by site in finished cycles, and result of `pages_with_claims`."""
         keys, number = np.unique(self._known.site_keys(), return_inverse=True)
         rows = self._known.trust()
         counts = np.zeros((len(keys), *rows["counts"].shape[1:]))

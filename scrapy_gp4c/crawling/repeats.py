@@ -240,7 +240,7 @@ def scopes_of(url: str) -> list[Scope]:
 
 
 def form_of(url: str) -> str:
-    """Return a URL with 0 for its numbers, and without query values and repeated parts of the path."""
+    """Return the form of a URL: numbers are 0, query values and repeated parts of the path are left out."""
     path, _, query = url.partition("?")
     names = dict.fromkeys(_NUMBER.sub("0", path).split("/"))
     return f"{'/'.join(names)}?{sorted(name for name, _ in parse_qsl(query, True))}"

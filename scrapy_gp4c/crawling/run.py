@@ -211,7 +211,7 @@ class Run:
                 return sent
 
     def _load(self, queued: Callable[[], Collection[str] | None]) -> Load:
-        """Return how busy queue and downloader are; `Load.FREE` where no sampling round is due."""
+        """Return how busy queue and downloader are, for rounds of samples; else `Load.FREE`."""
         if self._downloads is None or self.cycle.rounds_over or (slots := queued()) is None:
             return Load.FREE
         load = self._downloads.load(slots, self.cycle.lacks_outcome)
@@ -271,7 +271,7 @@ class Run:
         return self._feed_rest() or self._release_late()
 
     def _feed_rest(self) -> bool:
-        """Queue pages that wait until all others are visited; returns whether there were any.
+        """Queue the pages that wait until all others are visited; returns whether there were any.
 
         In this order: pages in place of those that cannot be requested or whose sites are left alone, new
         pages whose turn it is, and pages whose answer was doubtful.

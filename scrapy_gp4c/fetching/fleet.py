@@ -496,7 +496,7 @@ class Fleet:
             self._free_s[sent.host] = clock_s()
 
     def _give_up(self, state: FetcherState, sent: SentBatch, *, is_loss: bool) -> None:
-        """Take the pages of a batch back from a fetcher that does not end it."""
+        """Take the pages of a batch back from a fetcher; `is_loss`: they count it as one that ended."""
         pages = list(sent.pages.values())
         self._out[sent.host] -= len(pages)
         free_s = max(clock_s(), sent.end_s + GRACE_S)

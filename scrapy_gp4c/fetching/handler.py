@@ -74,7 +74,7 @@ class StartMiddleware:
         return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Yield the start's requests, after the project's middlewares, with pauses."""
+        """Yield the start's requests as the project's middlewares pass them on, with turns of the reactor."""
         for middleware in self._project:
             start = middleware.process_start(start)
         end_s = time.perf_counter() + TURN_S

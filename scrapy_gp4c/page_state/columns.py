@@ -157,7 +157,7 @@ def observe_growth(
 
 
 def _first(columns: Columns, rows: npt.NDArray[np.intp], cycle: int) -> None:
-    """Set the cycles of pages whose copy had no earlier one to compare with: the gap is unobserved."""
+    """Set the columns of cycles by visits that had no copy to compare with: nobody saw what came before."""
     unjudged = rows[columns["n"][rows] == 0]
     for name in ("first_cycle", "found_cycle"):
         if name in columns:

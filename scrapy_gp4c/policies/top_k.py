@@ -39,7 +39,7 @@ class TopK:
     rounds: int = 1
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Choose the candidates of the highest score, in one pass and memory by the size of the plan."""
+        """Choose the candidates of the highest scores, in one pass, with memory for the chosen ones only."""
         return best_candidates(scored_by(self.settings, round), round.remaining, evidence)
 
 

@@ -103,7 +103,7 @@ COUNTS: Final = ("visited", "changed", "pending")
 
 
 class Summary(NamedTuple):
-    """Mean of a metric over the scored cycles."""
+    """A metric's mean over the scored cycles, the mean's interval, and the values."""
 
     mean: float
     ci95: float | None

@@ -366,7 +366,7 @@ def table_3(results: ExperimentResults) -> list[Row]:
 
 
 def table_4(results: ExperimentResults) -> list[Row]:
-    """Best function of every fold, by fitness and terminals, with its test value."""
+    """Functions that rule ``best`` selected, by fitness, terminals and fold, with values on each split."""
     return [
         {
             "fitness": learned.fitness,
@@ -382,7 +382,7 @@ def table_4(results: ExperimentResults) -> list[Row]:
 
 
 def selections(results: ExperimentResults) -> list[Row]:
-    """Selection rules side by side (Figure 3 in numbers): mean and interval on the test sets."""
+    """Selection rules side by side (Figure 3 in numbers): each one's mean and interval on the test sets."""
     rows: list[Row] = []
     for learned in results.learned:
         mean = statistics.mean(values(results.trials, learned.name, learned.fitness))

@@ -419,7 +419,7 @@ class GroupWindow:
     """Running sums of visits and changes by directory and site, over `WINDOW_CYCLES` cycles and this one."""
 
     def __init__(self, directories: Directories, finished: Sequence[Array]) -> None:
-        """``finished``: visits of the cycles so far, newest first, dtype `GROUP_VISITS`."""
+        """``finished``: sums of visits of the cycles so far, newest first, dtype `GROUP_VISITS`."""
         self._directories = directories
         self._sums = self._zeros()
         self._now: list[_VisitSums] = []
@@ -430,7 +430,7 @@ class GroupWindow:
             self._add(self._sums, self._finished[-1])
 
     def add(self, group: npt.NDArray[np.intp], changed: npt.NDArray[np.bool_]) -> None:
-        """Add visits of the current cycle: their directories, and whether each is a change."""
+        """Add visits of the current cycle: directory of each, and whether it found a change."""
         self._now.append(_VisitSums(group, changed.astype(np.float64), np.ones(len(group))))
         self._add(self._sums, self._now[-1:])
 

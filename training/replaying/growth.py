@@ -176,7 +176,7 @@ _KEPT: Final = (
 
 
 class GrowthReplay:
-    """State of a `replay_growth`: pages of the growing web, what the crawl knows of them, hidden changes."""
+    """State of a `replay_growth`: pages of the growing web, what the crawl knows of them, unseen changes."""
 
     def __init__(self, grown: GrowthHistory, crawl: GrowthCrawl) -> None:
         self._grown, self._crawl = grown, crawl
