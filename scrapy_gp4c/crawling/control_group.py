@@ -80,10 +80,10 @@ class Interval(NamedTuple):
 
 
 def predict(changed: int, sampled: int, others: int) -> Interval | None:
-    """Estimate the share of `others`, unvisited pages, that changed; of a random sample `changed` did.
+    """Estimate which share of `others`, a number of unvisited pages, changed, by a random sample of pages.
 
-    Wilson's interval, see the module's text, with m = `sampled`, the size of the sample, and M = `others`.
-    None if either is 0.
+    ``sampled``: size of the sample; ``changed``: how many of it changed. Wilson's interval, see the module's
+    text, with m = `sampled` and M = `others`; None if either is 0.
     """
     if not sampled or not others:
         return None

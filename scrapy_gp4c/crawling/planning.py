@@ -213,11 +213,9 @@ def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) 
 def scores_of_waiting(
     pages: KnownPages, function: ScoreFunction, salt: tuple[int, int], waiting: WaitingPages
 ) -> Floats:
-    """Return the scores by `function` of pages that wait for their first visit, ``[P]``.
+    """Return the scores by `function` of pages that wait for their first visit, ``[P]``; raises ScoreError.
 
-    ``salt``: seed and cycle, for draws.
-
-    Raises ScoreError.
+    ``salt``: seed and cycle, for random numbers (draws).
     """
     cycle = salt[1]
     parts = [columns["found_by"] for _, columns in pages.blocks({"found_by"})]

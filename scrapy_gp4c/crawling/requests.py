@@ -336,9 +336,9 @@ def _described(value: Any) -> str:
 
 
 def _rule_number(identity: Any, url: str, spider: Spider) -> int:
-    """Return the number that a stored CrawlSpider rule has now, by `_rule_identity`.
+    """Return the number that a stored CrawlSpider rule has now; ``identity``: its `_rule_identity`.
 
-    If no rule is the same, it is the first one with that callback that extracts this URL, or the first with
+    If no rule has it, that of the first with the same callback that extracts `url`, else of the first with
     that callback. Raises CallbackMissingError when the spider has none.
     """
     rules = list(spider.rules) if isinstance(spider, CrawlSpider) else []

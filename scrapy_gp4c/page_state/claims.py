@@ -276,7 +276,7 @@ KINDS_OF: Final[dict[str, tuple[int, ...]]] = {
 
 
 class SiteClaims:
-    """Computes the columns of `KINDS_OF`: how much its site's claims raise a page's log-odds of a change."""
+    """Computes the columns of `KINDS_OF`: how much claims of its site raise a page's log-odds of a change."""
 
     def __init__(
         self,

@@ -91,7 +91,7 @@ class LearnedFold:
 
 @dataclass(frozen=True)
 class LearnedSet:
-    """Functions that one selection rule chose in a learning run, one for each fold, with its times."""
+    """Functions that one selection rule chose in a learning run, one for each fold, and the run's cost."""
 
     fitness: str
     selection: str

@@ -38,7 +38,7 @@ def at_least(values, least, rows):
 
 @outer
 def in_order(scores, ties):
-    """Positions, best first: by score descending, then ties ascending, then position; int64 ``[P]``.
+    """Positions of pages, the highest scores first; equal ones by ties, then position: int64 ``[P]``.
 
     `scores`: float64 ``[P]``, not NaN; `ties`: uint64 ``[P]``. A radix sort: a third of the time of
     `np.lexsort`.

@@ -30,10 +30,11 @@ def draw(salt, drawn):
 def follow(turns, follows, drawn, places, rings, choices, visits):
     """Run a cycle of policy `Follow`, Algorithm 1 of Tan et al. 2007; returns the number of visits.
 
-    ``turns``: pages in the order of their draws as samples; ``follows``: whether each is followed, bool;
-    ``places``: group of each page, pages by group, and start of each group; ``rings``: groups by ring, and
-    start of each ring of each group, ``[groups * rings of a group + 1]``; ``choices``: visits, samples in
-    flight, rings of a group; ``visits``: pages and kinds, written.
+    ``turns``: pages in the order of their draws as samples; ``follows``: whether pages near each of these are
+    visited; ``drawn``: draws of all pages; ``places``: group of each page, pages by group, and start of each
+    group; ``rings``: groups by ring, and start of each ring of each group, ``[groups * rings of a group +
+    1]``; ``choices``: visits, samples in flight, rings of a group; ``visits``: pages and kinds of the visits,
+    written.
     """
     group, pages, begin = places
     near, ring_begin = rings
@@ -114,7 +115,7 @@ def _take(candidates, drawn, k, count, is_open, visited, kinds):
 def earliest(each, drawn, places):
     """Return the first pages of every group, at most `each` of one, in the order of their draws as samples.
 
-    Returns the pages; the start of each group with any, and their number; numbers of these groups.
+    In three arrays: these pages; where each group begins in them, and at last their number; the groups.
     """
     pages, begin = places
     groups = np.flatnonzero(begin[1:] > begin[:-1])
