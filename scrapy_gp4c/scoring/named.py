@@ -42,48 +42,58 @@ NAMED: Final[dict[str, Named]] = {
         "cg", "Cho & Garcia-Molina 2003", "the page that changes most often, corrected for few visits"
     ),
     "nad": Named("nad", TAN_MITRA, "the likeliest change, by the share of visits that found one"),
-    "sad": Named("sad", TAN_MITRA, "the likeliest change, by the last visit alone"),
-    "aad": Named("aad", TAN_MITRA, "the likeliest change, recent visits weighing more, arithmetically"),
-    "gad": Named("gad", TAN_MITRA, "the likeliest change, recent visits weighing more, geometrically"),
+    "sad": Named("sad", TAN_MITRA, "the likeliest change, estimated from the last visit alone"),
+    "aad": Named(
+        "aad",
+        TAN_MITRA,
+        "the likeliest change, estimated from all visits with arithmetically growing weights",
+    ),
+    "gad": Named(
+        "gad", TAN_MITRA, "the likeliest change, estimated from all visits with geometrically growing weights"
+    ),
     "t*X": Named("t * X", SANTOS, "the page with many changes found that has waited long"),
     "probability": Named("p", "Poisson changes", "the likeliest change: 1 − exp(−λt)"),
     "whittle": Named(
         "p - t * (1 - exp(-rate)) * (1 - p)",
         "Avrachenkov & Borkar 2018",
-        "index for changes found: waits where waiting makes a change much likelier",
+        "index for changes found: the page comes later if waiting makes a change much likelier",
     ),
     "freshness-greedy": Named(
         "(1 - (1 + rate * t) * exp(-rate * t)) / rate",
         "Cho & Garcia-Molina 2003; Azar et al. 2018",
-        "index for the share of current copies: leaves pages alone that are outdated again at once",
+        "index for the share of current copies: pages whose copies are outdated again at once come last",
     ),
     "harmonic": Named(
         "(rate * t - 1 + exp(-rate * t)) / rate",
         "Kolobov et al. 2019",
-        "index for harmonic staleness: every further change missed costs less, yet still something",
+        "index for harmonic staleness: each further missed change of a page costs less than the one before",
     ),
     "user-centric": Named(
         "dq_rate * t + 1e-9 * t",
         "Pandey & Olston 2005",
-        "what users of a search gain most by; needs a log of queries",
+        "the page whose visit improves a search most; needs a log of queries (`GP4C_QUERY_LOG`)",
     ),
-    "neighbours": Named("t * (X + 0.5) * near", OURS, "many changes found, long waits, changes nearby"),
+    "neighbours": Named(
+        "t * (X + 0.5) * near",
+        OURS,
+        "the page with many changes and a long wait, where visits to its directory and site find changes",
+    ),
     "changes": Named(
         "t * (hint_rate + 0.05) * size_lift ** 0.15 * near",
         OURS,
-        "for as many changes as can be seen",
+        "the page that has most likely changed, so that visits find many changes",
         FOUR_ROUNDS,
     ),
     "freshness": Named(
         "(1 - (1 + rate * t) * exp(-rate * t)) / rate * near * sqrt(surprise_site)",
         OURS,
-        "for copies that are current",
+        "the page whose new copy will stay current for long, so that many copies are current",
         FOUR_ROUNDS,
     ),
     DEFAULT: Named(
         "t * (hint_rate + spent ** 2) * size_lift ** 0.25 * near * sqrt(surprise_site)",
         OURS,
-        "what is likely in the first rounds of a cycle, what is old in the last",
+        "in the first rounds of a cycle the likeliest change, in the last round the oldest copy",
         FOUR_ROUNDS,
     ),
 }
