@@ -166,7 +166,7 @@ def draw(
         )
         if name == next(iter(panels)):
             middle = (panel.x(0.5) + panel.x(min(first_ranked_day - 0.5, last))) / 2
-            panel.text(middle, (top + panel.bottom) / 2, "warm-up:\nevery\npage is\nvisited", NOTE)
+            panel.text(middle, (top + panel.bottom) / 2, "every\npage is\nvisited", NOTE)
         if first_learned_day is not None:
             x = panel.x(first_learned_day - 0.5)
             panel.rule(x, top, x, panel.bottom, 'stroke="#333333"')
