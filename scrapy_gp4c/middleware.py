@@ -7,7 +7,6 @@ Scrapy's template), sees each page once, decoded and final: no other middleware 
 import logging
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Final, Self
@@ -18,8 +17,10 @@ from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import HtmlResponse, Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
+from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import load_object
 from scrapy.utils.response import get_meta_refresh
+from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.cycle import VisitInfo
@@ -36,7 +37,7 @@ from scrapy_gp4c.crawling.requests import (
     unmark,
 )
 from scrapy_gp4c.crawling.run import Run, run_of
-from scrapy_gp4c.crawling.scrapy_internals import awaitable, observes_requests, wake
+from scrapy_gp4c.crawling.scrapy_internals import observes_requests, wake
 from scrapy_gp4c.crawling.store_owner import note_call
 from scrapy_gp4c.crawling.visits import CUT_OFF, Visit, Visits
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess
@@ -309,9 +310,7 @@ class TruncationMiddleware:
             return response
         is_cut = lacks_end(response.body, encodings, MAX_BYTES_AT_ONCE)
         if is_cut is None:
-            thread = ThreadPoolExecutor(1, "gp4c-truncation")
-            is_cut = await awaitable(thread.submit(lacks_end, response.body, encodings))
-            thread.shutdown(wait=False)
+            is_cut = await maybe_deferred_to_future(deferToThread(lacks_end, response.body, encodings))
         return response.replace(flags=[*response.flags, CUT_OFF]) if is_cut else response
 
 
