@@ -1,4 +1,4 @@
-"""What actions of ``scrapy gp4c`` are made of: the class `Action`, options, output as JSON and tables."""
+"""Parts of the actions of ``scrapy gp4c``: the class `Action`, options, output as JSON and tables."""
 
 from __future__ import annotations
 

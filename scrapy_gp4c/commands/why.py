@@ -79,7 +79,7 @@ class NextVisit:
 
 @dataclass(frozen=True)
 class Different:
-    """What would have to differ for the page to be planned; None: not known."""
+    """Condition that would have to differ for the page to be planned; None: not known."""
 
     budget: int | None
     """Budget, in pages, with which the next cycle would visit it; for policies of one round."""

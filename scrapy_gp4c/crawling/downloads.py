@@ -31,7 +31,7 @@ AWAITED_KINDS: Final = tuple(KINDS[kind] for kind in (SAMPLE, PANEL, RANKED))
 
 
 class Load(Enum):
-    """Which requests Scrapy's queue has, by what the downloader can do with them now."""
+    """Kind of the requests in Scrapy's queue, by what the downloader can do with them now."""
 
     NONE = auto()
     """No request."""

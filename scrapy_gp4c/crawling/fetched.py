@@ -144,7 +144,7 @@ class Reply(NamedTuple):
 
 @dataclass
 class PageResult:
-    """What a fetcher returns of one page: its answer, the comparison with the copy, the callback's output."""
+    """Result of one page at a fetcher: its answer, the comparison with the copy, the callback's output."""
 
     url: str = ""
     status: int = 0

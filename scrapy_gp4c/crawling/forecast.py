@@ -302,7 +302,7 @@ def _unchanged_visits(pages: KnownPages, visited: npt.NDArray[np.uint32]) -> Arr
 
 @dataclass(frozen=True)
 class PastCycle:
-    """What a finished cycle did with one page."""
+    """Record of one page in a finished cycle: the outcome of its visit, or why there was none."""
 
     cycle: int
     outcome: str | None

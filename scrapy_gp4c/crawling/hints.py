@@ -57,7 +57,7 @@ SLICE: Final = 2_000
 
 
 class PageClaims(NamedTuple):
-    """What one sitemap or feed says of known pages: when they changed, and how often they do."""
+    """Claims of one sitemap or feed about known pages: when they changed, and how often they do."""
 
     kind: str
     """``sitemap`` or ``feed``."""

@@ -22,7 +22,7 @@ from scrapy_gp4c.words.tokens import spaced
 
 
 class CycleGains(NamedTuple):
-    """What a cycle's visits gained for users of the search."""
+    """Gains of a cycle's visits for users of the search."""
 
     visits: int
     """Number of measured visits of pages that were known before."""

@@ -52,7 +52,7 @@ NO_TEXT: Final = (
     "no visible text: a browser would build it. Render such pages (scrapy-playwright), crawl their JSON "
     "endpoints, or name what counts in GP4C_FEATURES."
 )
-"""What to do about pages without text, for a log line."""
+"""Remedy for pages without text, as log lines give it."""
 
 
 def without_text(pages: int) -> str:

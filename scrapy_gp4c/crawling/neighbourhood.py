@@ -1,4 +1,4 @@
-"""What a policy may look at when it plans: columns, visits so far, related pages, clusters and sites.
+"""Evidence that a policy plans by: columns, visits so far, related pages, clusters and sites.
 
 Related pages are those of a page's directory, site or cluster (`Neighbourhood`). Without clusters in a store
 none are near each other by cluster or link: policies that sample then visit no neighbours.
@@ -324,7 +324,7 @@ def missing_clusters(settings: Settings, known: KnownPages) -> str | None:
 
 
 class LiveEvidence:
-    """What the policy may look at in one round of a crawl: candidates, their columns, visits and groups."""
+    """Evidence for the policy in one round of a crawl: candidates, their columns, visits and groups."""
 
     def __init__(
         self,

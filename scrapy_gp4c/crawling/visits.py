@@ -119,7 +119,7 @@ async def without_output(errback: Callable[[Any], Any], failure: Any) -> None:
 
 
 class Visits:
-    """What all visits of a run share (cycle, settings, worker process); it makes the `Visit` of a request."""
+    """Maker of the `Visit` of each request, with what all visits share: cycle, settings, worker process."""
 
     def __init__(self, run: Run, process: FingerprintProcess) -> None:
         run.has_middleware = True

@@ -52,7 +52,7 @@ _TO_16_BITS: Final = np.uint64(48)
 
 
 class PageReading(NamedTuple):
-    """What was read of a response: its fingerprint, and the text and counts behind it."""
+    """Reading of a response: its fingerprint, and the text and counts behind it."""
 
     fingerprint: int
     """uint64; below 2**32 if the page has no visible text, 0 if it has nothing to compare."""
