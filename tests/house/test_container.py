@@ -119,9 +119,15 @@ def script(root: Path) -> str:
     many = services(SPIDER="news", FETCHERS="tcp://scheduler:8786")
     lines.append(inside(alone["crawler"]["command"]))
     fetchers = [many["fetcher"]] * many["fetcher"]["deploy"]["replicas"]
+    log = f"{root}/fetchers.log"
     for service in (many["scheduler"], *fetchers):
-        lines.append(inside(f"exec {service['command']}") + ' & running="${running-} $!"')
+        lines.append(
+            inside(f"exec {service['command']}") + f' 2> >(tee -a {log} >&2) & running="${{running-}} $!"'
+        )
     lines.append(inside(many["crawler"]["command"]))
+    # The cycle may end before the last fetcher has started: it would be killed without its last line.
+    works = f"until [ $(grep -c 'works for' {log}) -ge {len(fetchers)} ]; do sleep .1; done"
+    lines.append(f"timeout 60 sh -c {shlex.quote(works)}")
     lines.append("kill $running && wait $running || true")
     lines.append(inside("scrapy gp4c status news -s GP4C_STORE=/store/{spider}"))
     return "\n".join(lines)
