@@ -79,9 +79,14 @@ class SharedBudget:
         before = evidence.planned().pages
         budget = round.remaining + len(before)
         if self.sites_of is not None:
-            keys = self.sites_of(np.sort(np.concatenate((before, chosen.pages))))
-            if np.unique(keys, return_counts=True)[1].max() <= math.floor(self.share * budget + 1e-9):
-                return chosen
+            pages = np.concatenate((before, chosen.pages))
+            # A site above the limit has over SAMPLE pages in the sample; by chance it has half of them in one
+            # case of 10^100.
+            for step, margin in ((max(1, int(self.share * len(pages)) // SAMPLE), 2), (1, 1)):
+                keys = self.sites_of(np.sort(pages[::step]))
+                visits = step * int(np.unique(keys, return_counts=True)[1].max())
+                if margin * visits <= math.floor(self.share * budget + 1e-9):
+                    return chosen
         sites = evidence.grouping("site")
         visits = _count(sites, before)
         most = max(1, math.floor(max(self.share, 1 / sites.groups) * budget + 1e-9))
