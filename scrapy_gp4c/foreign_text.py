@@ -14,12 +14,12 @@ _QUOTED: Final = {
 
 
 def printable(text: str) -> str:
-    """Return a text with control characters percent-encoded, as terminals obey them and logs break lines."""
+    """Return a text with its control characters percent-encoded, so that no terminal or log obeys them."""
     return text if text.isprintable() else text.translate(_QUOTED)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun, and perhaps verb: ``1 page``, ``2,345 pages`` (`plural` None: s)."""
+    """Return ``1 page`` or ``2,345 pages``; ``plural``: words after other numbers than 1, None: noun + s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 

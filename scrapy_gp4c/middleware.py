@@ -1,7 +1,7 @@
 """Middlewares of a crawl: they end visits with an outcome, and note which page's callback yielded a request.
 
-`FingerprintMiddleware` at position 5, on the engine side of Scrapy's own and of those of projects (543 in
-Scrapy's template), sees each page once, decoded and final: no other middleware fetches the page again after.
+`FingerprintMiddleware` is at position 5, nearer to the engine than the middlewares of Scrapy and of projects.
+So it sees each page once, decoded and after all retries and redirects.
 """
 
 import logging
@@ -70,15 +70,16 @@ class FinderMiddleware(BaseSpiderMiddleware):
     """Spider middleware at position 30: notes in every request of the spider which page found it."""
 
     def process_spider_input(self, response: Response) -> None:
-        """Take the finder out of ``response.meta``, and see to it that ``meta["gp4c"]`` is a `VisitInfo`."""
+        """Hide the finder of the page from its callback, and set ``meta["gp4c"]`` to a `VisitInfo`.
+
+        A callback that copies its meta to new requests would give them the page's own finder.
+        """
         hide_finder(response)
         _reader.set(finder_for(response))
         request = response.request
         if request is None:
             return
-        for name in (
-            WISHES & request.meta.keys()
-        ):  # of this page, and not of those that get a copy of its meta
+        for name in WISHES & request.meta.keys():  # not for pages that get a copy of the meta
             del request.meta[name]
         info = request.meta.get(META)
         if not isinstance(info, VisitInfo):
@@ -87,12 +88,12 @@ class FinderMiddleware(BaseSpiderMiddleware):
             run.note_reached(info)
 
     def process_spider_exception(self, response: Response, exception: Exception) -> None:
-        """Note that a callback or middleware closed the spider; other errors have a signal."""
+        """Note in the run that CloseSpider was raised, for which Scrapy sends no signal ``spider_error``."""
         if isinstance(exception, CloseSpider) and (run := run_of(self.crawler)) is not None:
             run.note_failure(response, exception)
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request:
-        """Mark a request that the spider has yielded with its finder, the page of `response`."""
+        """Note in a request's meta its finder, the page of `response`."""
         mark_finder(request, finder_for(response))
         return request
 
@@ -100,14 +101,14 @@ class FinderMiddleware(BaseSpiderMiddleware):
 class CallbackMiddleware(BaseSpiderMiddleware):
     """Spider middleware at position 990: notes that a callback failed, before other middlewares hide it.
 
-    Repeated links, as most of a site are, end here, unless another middleware or a signal handler is to see
-    each request.
+    It also drops requests for pages that the cycle does not visit again, which most links of a site lead to.
+    They pass if another middleware or a signal handler is to see each request.
     """
 
     def process_spider_output(
         self, response: Response | None, result: Iterable[Any], spider: Spider | None = None
     ) -> Iterable[Any]:
-        """Pass the output on, but for requests that equal skipped ones (`Admission.skips`)."""
+        """Pass the output on, without requests equal to one that this cycle skipped (`Admission.skips`)."""
         run, is_silent = self._skipping_run(response), True
         for entry in result:
             is_silent = False
@@ -135,7 +136,10 @@ class CallbackMiddleware(BaseSpiderMiddleware):
             self._note_silent(response)
 
     def _note_silent(self, response: Response | None) -> None:
-        """Count a callback that yields nothing as one that follows links: it may have queued them."""
+        """Note that a page's callback follows links, though it yielded nothing: it may call ``engine.crawl``.
+
+        With ``GP4C_SKIP_UNCHANGED`` callbacks that follow links are called for unchanged pages, too.
+        """
         if (run := run_of(self.crawler)) is not None and run.note_follower is not None:
             run.note_follower(finder_for(response))
 
@@ -144,7 +148,7 @@ class CallbackMiddleware(BaseSpiderMiddleware):
             run.note_item(item, response)
 
     def _skipping_run(self, response: Response | None) -> Run | None:
-        """Return the run if repeated links may be dropped here; None where each is to be seen or counted."""
+        """Return the run if this middleware may drop requests; None if other code sees or counts them all."""
         run = run_of(self.crawler)
         if run is None or response is None or self._is_observed:
             return None
@@ -177,7 +181,7 @@ class CallbackMiddleware(BaseSpiderMiddleware):
 
 
 def _is_of_pipeline(request: Request) -> bool:
-    """Whether a download is that of Scrapy's media pipeline, by a key in the request's meta."""
+    """Whether a request is one of Scrapy's media pipeline, by a key in its meta."""
     keys = ("handle_httpstatus_all", "handle_httpstatus_list")
     return request.callback is NO_CALLBACK and not request.meta.keys().isdisjoint(keys)
 
@@ -198,7 +202,7 @@ class FingerprintMiddleware:
         return self
 
     def process_request(self, request: Request) -> None:
-        """Prepare the request of a visit: add ETag and Last-Modified of the page's copy, for a 304."""
+        """Add If-None-Match and If-Modified-Since to the request of a visit, by the page's copy."""
         visit = self._visit(request)
         if visit is not None:
             visit.add_validators()
@@ -223,7 +227,7 @@ class FingerprintMiddleware:
         return response if self._visits is None else await self._visits.pass_by(response)
 
     def process_exception(self, request: Request, exception: Exception) -> None:
-        """End the visit of a failed request, with the outcome error or excluded."""
+        """End the visit of a failed request: outcome excluded after IgnoreRequest, else error."""
         visit = self._visit(request)
         if visit is not None:
             visit.fail(exception)
@@ -267,7 +271,7 @@ class FingerprintMiddleware:
 
 
 class RefreshMiddleware:
-    """Downloader middleware: limits how often a page's refresh is followed, which Scrapy does 20 times."""
+    """Downloader middleware: limits meta refreshes in a row to `MAX_REFRESHES`; Scrapy follows 20."""
 
     def __init__(self, ignored_tags: list[str]) -> None:
         """``ignored_tags``: tags within which a refresh does not count, ``METAREFRESH_IGNORE_TAGS``."""
@@ -278,9 +282,9 @@ class RefreshMiddleware:
         return cls(crawler.settings.getlist("METAREFRESH_IGNORE_TAGS"))
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
-        """Keep Scrapy from following a page's refresh to itself, and more than `MAX_REFRESHES` others.
+        """Keep Scrapy from following a page's refresh to itself, and a chain beyond `MAX_REFRESHES`.
 
-        After these, the page is requested once more, and its refresh not followed.
+        At the end of such a chain, its first page is requested again, so that the visit is of that page.
         """
         if isinstance(response, HtmlResponse) and "dont_redirect" not in request.meta:
             # What is found is kept for Scrapy's own middleware, which looks next.
@@ -302,7 +306,7 @@ class TruncationMiddleware:
     """Downloader middleware: marks compressed bodies that lack their end, so that the visit is an error."""
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Mark the response as Scrapy marks a plain body that was cut short."""
+        """Add the flag `CUT_OFF` to the response, as Scrapy does to a plain body that was cut short."""
         if isinstance(claim := request.meta.get(META), Claim):
             _reader.set(claim.page + 1)  # for middlewares that download what page objects need
         encodings = response.headers.getlist(b"Content-Encoding")
@@ -331,13 +335,13 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 class _LargeBodyError(Exception):
-    """Raised for a body that decodes to more than `MAX_DECODED_BYTES`."""
+    pass
 
 
 def lacks_end(body: bytes, encodings: Sequence[bytes], most: int = MAX_DECODED_BYTES) -> bool | None:
-    """Whether a body with one Content-Encoding is known to lack its end.
+    """Whether a compressed body lacks its end; None if it decodes to more than `most` bytes.
 
-    ``most``: decoded bytes that are checked; None is returned for a larger body.
+    False where this is not known: for several encodings in ``encodings``, an unknown one, or a broken body.
     """
     names = [name.strip().lower() for value in encodings for name in value.split(b",")]
     if len(names) != 1 or not body:
@@ -384,7 +388,7 @@ def _inflates(decompressor: Any, body: bytes, most: int) -> bool:
 
 
 def _counted(decoded: int, chunk: bytes, most: int) -> int:
-    """Return the number of decoded bytes with a further chunk; raises _LargeBodyError above `most`."""
+    """Return the number ``decoded`` plus the length of `chunk`; raises _LargeBodyError above `most`."""
     if decoded + len(chunk) > most:
         raise _LargeBodyError
     return decoded + len(chunk)

@@ -46,9 +46,9 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         """Hosts for whose robots.txt the request was not sent, so that a fetcher has to request it again."""
 
     async def robot_parser(self, request: Request) -> RobotParser | None:
-        """Wait for the robots.txt of a request's host; returns its rules (RFC 9309), None without any.
+        """Return the rules (RFC 9309) of a request's host, once its robots.txt has come; None: it has none.
 
-        Only requests of http and https have rules; ``gopher://`` has none.
+        Other schemes than http and https have no rules.
         """
         if not request.url.startswith(("http:", "https:")):
             return None
@@ -59,9 +59,10 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         return await super().robot_parser(request)  # it has come, so that nobody has to wait for it
 
     def _robots_error(self, error: Exception, netloc: str) -> None:
-        """Disallow all pages of a host whose robots.txt cannot be downloaded, unless it has no server.
+        """Disallow all pages of a host whose robots.txt cannot be downloaded.
 
-        A robots.txt that redirects without end counts as missing (RFC 9309, 2.3.1.2), and allows all.
+        All are allowed where the host is unknown or refuses connections, because its pages fail as well, and
+        where robots.txt redirects without end, because it counts as missing then (RFC 9309, 2.3.1.2).
         """
         if isinstance(error, NotFetchedError):
             self._unsent.add(netloc)
@@ -78,8 +79,8 @@ class RobotsMiddleware(RobotsTxtMiddleware):
     def _parse_robots(self, response: Response, netloc: str, *request: Request) -> Coroutine[Any, Any, None]:
         """Parse the rules; a server's error (5xx or 429) disallows all pages (RFC 9309, 2.3.1.4).
 
-        Scrapy would allow all. 429 counts as an error as it does for Google. Before 2.19 Scrapy passes no
-        request, and awaits nothing.
+        Scrapy would allow all. 429 counts as an error as it does for Google. ``request``: missing before
+        Scrapy 2.19, which does not await the result either.
         """
         if response.status >= 500 or response.status == 429:
             wait = response.headers.get("Retry-After")

@@ -33,7 +33,10 @@ CLOSES_AT_START: Final = (2, 19)
 
 
 class RecrawlScheduler(Scheduler):
-    """Opens a cycle, feeds its plan, admits new pages: docs/code/architecture.md, "A request's way"."""
+    """Scrapy's scheduler, which opens a cycle, queues the pages of its plan, and takes or drops new requests.
+
+    See docs/code/architecture.md, "A request's way".
+    """
 
     gp4c: Settings
     commit_interval_s = 0.5
@@ -89,7 +92,7 @@ class RecrawlScheduler(Scheduler):
         return deferred
 
     def close(self, reason: str) -> Deferred[None] | None:
-        """End the cycle, unless the run was interrupted: then the next run resumes it."""
+        """End the cycle; after an interrupted run, as by Ctrl-C, it stays open for the next run."""
         if self._run is not None:
             if self._tick_call.running:
                 self._tick_call.stop()
@@ -100,13 +103,13 @@ class RecrawlScheduler(Scheduler):
         return super().close(reason)
 
     async def _close_later(self, run: Run, closed: Deferred[None] | None) -> None:
-        """Wait until handlers and pipelines have the last page events, then for Scrapy's own close."""
+        """Wait until handlers and pipelines got the last page events, then for Scrapy's close, `closed`."""
         await run.sender.close()
         if closed is not None:
             await maybe_deferred_to_future(closed)
 
     def _close_run(self, run: Run, reason: str) -> None:
-        """Close the run; a failure to end its cycle is one log line, a finish reason and an exit code."""
+        """Close the run; a failure to end its cycle sets the finish reason and exit code, and is logged."""
         assert self.crawler is not None
         run.close(reason)
         failure = run.cycle.failure
@@ -117,7 +120,7 @@ class RecrawlScheduler(Scheduler):
                 self.crawler.signals.connect(self._note_failure, signals.spider_closed)
 
     def _unflag_feeds(self) -> None:
-        """Note that all feeds of this run are complete, unless one failed."""
+        """Remove the flag file that says that feeds may lack items, unless a feed of this run failed."""
         assert self._run is not None
         failed = [name for name in self._run.stats.get_stats() if name.startswith("feedexport/failed_count")]
         if not failed and not self._run.cycle.deliveries.again:
@@ -128,7 +131,7 @@ class RecrawlScheduler(Scheduler):
         self._run.stats.set_value("finish_reason", FAILED)
 
     def _tick(self) -> None:
-        """Settle visits and commit, twice a second; stop the crawl after a failure such as a full disk."""
+        """Record ended visits (`Run.settle`) and commit; after a failure (a full disk, say) end the crawl."""
         assert self._run is not None
         assert self.crawler is not None
         assert self.crawler.engine is not None
@@ -153,7 +156,7 @@ class RecrawlScheduler(Scheduler):
         return self._run is not None and self._run.has_more
 
     def enqueue_request(self, request: Request) -> bool:
-        """Admit, drop or pass a request; False when it is dropped."""
+        """Queue a request, or drop it and return False; `Run.admit` decides, and makes new pages known."""
         if self._run is None:
             return super().enqueue_request(request)
         try:
@@ -174,7 +177,7 @@ class RecrawlScheduler(Scheduler):
             return None
 
     def _push(self, request: Request) -> bool:
-        """Put a request into the queue: into memory once a file of the JOBDIR's queue is damaged."""
+        """Put a request into the queue, in memory if a file of the JOBDIR's queue turns out to be damaged."""
         try:
             return super().enqueue_request(request)
         except Exception as error:  # Scrapy expects none but ValueError; `struct.error` hung the crawl
@@ -186,10 +189,10 @@ class RecrawlScheduler(Scheduler):
             return True
 
     def _pop(self) -> Request | None:
-        """Take a request out of the queue; one of a JOBDIR that cannot be read back is left out.
+        """Take a request out of the queue; a request in the JOBDIR that cannot be read is skipped.
 
-        Another version may have written it, or a kill has torn a file. Where the disk queue gives no more, it
-        is used no further in this run, and the pages whose requests it has lost are fed anew, into memory.
+        A kill may have torn a file, or another version written it. Once a damaged queue gives no more, this
+        run uses only memory, and queues anew the planned pages whose requests were lost.
         """
         assert self._run is not None
         while self.dqs is not None:
@@ -227,7 +230,7 @@ def is_crawl(spider: Spider, crawler: Crawler) -> bool:
 def refuse(crawler: Crawler, error: Gp4cError) -> None:
     """Log in one line why no cycle can begin, and close the spider as it opens.
 
-    Raises the error in Scrapy before 2.19.
+    Scrapy before 2.19 cannot do that: the error is raised there.
     """
     logger.critical("Cannot begin a cycle (GP4C_STORE, GP4C_SCORE_FUNCTION): %s", error)
     fail_exit_code(crawler)

@@ -53,7 +53,7 @@ from scrapy_gp4c.fingerprint.copy_notes import (
 )
 from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.markup_data import data_sum
-from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
+from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, needs_process
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, EXCLUDED, NOT_MODIFIED, SAME
 from scrapy_gp4c.page_state.page_names import link_sum, plainer_urls
@@ -311,7 +311,7 @@ class Visit:
         visits, rule = self._visits, self._rule
         if self._watched is not None:
             return self._watched
-        if not (has_parts(response, rule.watch, rule.ignore) and is_large(response, None)):
+        if not (has_parts(response, rule.watch, rule.ignore) and needs_process(response, None)):
             return compared_part(response, visits.features, rule.watch, rule.ignore)
         try:
             cut = visits.process.cut(response, visits.features, rule.watch, rule.ignore)
@@ -327,7 +327,7 @@ class Visit:
     async def _read(self, watched: ComparedPart, copy: KnownCopy) -> PageReading:
         """Return text and fingerprint of the compared part; a worker process reads a large page."""
         visits, response, features = self._visits, watched.response, watched.features
-        if not is_large(response, features):
+        if not needs_process(response, features):
             return read(response, features, with_text=visits.with_text)
         state = None
         if copy.fingerprint is not None and not is_rebased(copy.notes, copy.rule):
@@ -597,7 +597,7 @@ class Visit:
         repeats = self._visits.cycle.repeats
         warning = repeats.note_first(self._url, page.kept_fingerprint, is_repeat=is_repeat)
         may_be_trap = warning is None and not is_repeat and repeats.trap_of(self._url) is None
-        if may_be_trap and not isinstance(response, FetchedResponse) and not is_large(response, None):
+        if may_be_trap and not isinstance(response, FetchedResponse) and not needs_process(response, None):
             warning = repeats.note_numberless(self._url, partial(_normal_text, page, response))
         if warning is not None:
             logger.warning("%s", warning)

@@ -1,7 +1,7 @@
-"""Worker process that fingerprints large pages in parallel to the crawl: a megabyte takes up to a second.
+"""Worker process that fingerprints large pages, because a page of a megabyte takes up to a second.
 
-Parsers and patterns keep Python's lock while they run, so that a thread would hold up the reactor as well. A
-thread of the crawl only waits for the process's answers.
+Parsers and regular expressions hold the GIL, so that they would block the reactor from a thread as well. Here
+a thread of the crawl does nothing but wait for the process's answers.
 
 ``python -m scrapy_gp4c.fingerprint.worker_process`` is that process: it reads pages from standard input, and
 answers each on standard output, until the input ends.
@@ -54,10 +54,11 @@ _CLASSES: Final = (HtmlResponse, XmlResponse, TextResponse, Response)
 _FEATURES: Final = (None, main_features, simhash_words, watched_features)
 
 
-def is_large(response: Response, features: Features | None) -> bool:
-    """Whether the worker process is to fingerprint a response, by its size; True for each PDF.
+def needs_process(response: Response, features: Features | None) -> bool:
+    """Whether the worker process is to fingerprint a response: a large text, or a PDF of any size.
 
-    A small PDF may unpack to much. False for the user's own `features`, which the process cannot call.
+    A small PDF may unpack to much. Always False if `features` is a function of the user, which the process
+    cannot call.
     """
     if features not in _FEATURES:
         return False
@@ -81,11 +82,11 @@ class FingerprintProcess:
         with_text: bool = False,
         copy: CopyState | None = None,
     ) -> Future[PageReading]:
-        """Return the future of `read_and_compare` of the response.
+        """Have the process run `read_and_compare`, with the same arguments, on the response.
 
-        The process takes pages in the order of the calls. Raises TimeoutError for a page that takes it too
-        long, ChildProcessError for one that lacks memory or ends two processes: it might end the crawl; and
-        RuntimeError with any error of the process.
+        The process takes pages in the order of the calls. The future raises TimeoutError for a page that
+        takes too long, ChildProcessError for one that lacks memory or ends two processes (it might end the
+        crawl as well), and RuntimeError with the text of any exception in the process.
         """
         self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
         page = _page(response, _encoding(response), _FEATURES.index(features), with_text, copy)
@@ -94,9 +95,9 @@ class FingerprintProcess:
     def cut(
         self, response: Response, features: Features | None, watch: tuple[str, ...], ignore: tuple[str, ...]
     ) -> Future[ComparedPart]:
-        """Return the future of `scrapy_gp4c.fingerprint.compared_part` of a response with parts.
+        """Have the process run `scrapy_gp4c.fingerprint.compared_part`, with the same arguments.
 
-        Raises what `read` raises.
+        The future raises as that of `read`.
         """
         self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
         page = _page(response, _encoding(response), parts=(watch, ignore))
@@ -108,7 +109,7 @@ class FingerprintProcess:
         return with_cut_body(response, features, cut)
 
     def close(self) -> None:
-        """End the process and cancel the pages that wait."""
+        """End the process and cancel the futures of pages that wait; later calls start a new process."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
             self._thread = None
@@ -122,7 +123,7 @@ class FingerprintProcess:
         return _unpacked(answer)
 
     def _answer(self, page: "_Page") -> bytes | None:
-        """Return the answer of the process for a page; None: it could not start. Raises as `read` does."""
+        """Return the answer of the process for a page; None: it could not start. Raises as `read` says."""
         message = msgspec.msgpack.encode(page)
         for is_last in (False, True):
             try:
@@ -200,16 +201,19 @@ _TIME_OVER: Final = -getattr(signal, "SIGPROF", 1024)
 
 
 class _Page(msgspec.Struct, array_like=True):
-    """Page, as it is sent to the process to be read or to have its compared part cut out."""
+    """Message to the worker process: a page to fingerprint, or with `parts`, to cut parts out of."""
 
     kind: int
+    """Position in `_CLASSES`."""
     encoding: str
     content_type: bytes
     body: memoryview
     features: int = 0
+    """Position in `_FEATURES`."""
     with_text: bool = False
     copy: CopyState | None = None
     parts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """``watch`` and ``ignore`` of `cut_body`."""
 
 
 _CUT: Final = msgspec.msgpack.Decoder(CutBody | None)
@@ -228,7 +232,7 @@ def _page(response: Response, encoding: str, *fields: Any, **parts: Any) -> _Pag
 
 
 def _encoding(response: Response) -> str:
-    """Return the encoding of a response, by its whole body: the process gets only the head of a long one."""
+    """Return the encoding of a response, detected here because the process gets only a long body's head."""
     try:
         return response.encoding if isinstance(response, TextResponse) else ""
     except (LookupError, ValueError):

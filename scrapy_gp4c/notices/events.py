@@ -67,7 +67,7 @@ Diff = Callable[[int, int, int], "tuple[str, ...] | None"]
 
 
 class EventSource(NamedTuple):
-    """Maker of `PageEvent` records: store, spider and arguments of the crawl that found the events."""
+    """Maker of `PageEvent` records, with the fields that all events of a crawl share."""
 
     store: Store
     spider: str
@@ -77,7 +77,10 @@ class EventSource(NamedTuple):
     """Arguments of the spider, without secrets."""
 
     def event(self, page: int, request: StoredRequest, *, distance_bits: int, **visit: Any) -> PageEvent:
-        """Make the record of an event of `page`; ``visit``: the other fields of `PageEvent`."""
+        """Make the record of an event of `page`, whose stored request is `request`.
+
+        ``distance_bits``: as in a visit, `NO_DISTANCE` included; ``visit``: the other fields of `PageEvent`.
+        """
         answer = self.store.answer(page)
         return PageEvent(
             url=self.public_url(request["url"]),
@@ -94,7 +97,7 @@ class EventSource(NamedTuple):
 
 
 def page_events(events: CycleEvents, source: EventSource, diff: Diff | None = None) -> Iterator[PageEvent]:
-    """Yield the events of a cycle as records, `BATCH` in memory at a time; ``diff``: None: no differences."""
+    """Yield the events of a cycle as records, `BATCH` in memory at a time, with the results of `diff`."""
     for first in range(0, len(events.kinds), BATCH):
         rows = slice(first, first + BATCH)
         visits = events.visits[rows]

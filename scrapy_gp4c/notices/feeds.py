@@ -15,7 +15,7 @@ from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.notices.events import SUMMARY, PageEvent
 from scrapy_gp4c.store.atomic_files import write
 
-_NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, 2.2
 _YEAR_9999_S: Final = 253_370_764_800.0
 ENTRIES: Final = 200
 """Most entries of a feed: its newest events."""
@@ -24,15 +24,16 @@ FEED_EVENTS: Final = "feed_events.json"
 
 
 class FeedEvents:
-    """File with the newest events of a store, so that a feed needs no pass over all visits."""
+    """File `FEED_EVENTS` of a store with its newest `ENTRIES` events, so that a feed reads no visits."""
 
     def __init__(self, store_path: Path) -> None:
         self._path = store_path / FEED_EVENTS
 
     def read(self, last_cycle: int, pages: int) -> list[PageEvent] | None:
-        """Read the newest events up to `last_cycle`; ``pages``: number of the store's pages.
+        """Read the newest events up to `last_cycle`; None: the caller has to take them from the visits.
 
-        None: the file is missing or of another cycle, or pages were forgotten or imported since.
+        None is returned if the file is missing, or `last_cycle` or `pages`, the number of the store's pages,
+        differs from what it has, as after an import.
         """
         try:
             record = json.loads(self._path.read_text("utf-8"))
@@ -45,7 +46,7 @@ class FeedEvents:
             return None
 
     def add(self, cycle: int, before: list[PageEvent], events: list[PageEvent], pages: int) -> None:
-        """Write the newest of `before` and `events`; ``pages``: number of the store's pages."""
+        """Write the newest of earlier events, `before`, and those of `cycle`; ``pages``: as for `read`."""
         newest = [asdict(event) for event in [*before, *events][-ENTRIES:]]
         write(self._path, json.dumps({"cycle": cycle, "pages": pages, "events": newest}).encode())
 
@@ -66,7 +67,6 @@ def _title(event: PageEvent) -> str:
 
 
 def _id(event: PageEvent) -> str:
-    """Identifier of an event, the same in every feed of the store."""
     return uuid5(NAMESPACE_URL, f"{event.url} {event.spider} {event.cycle} {event.kind}").urn
 
 
@@ -125,5 +125,4 @@ def _atom(spider: str, store_id: str, entries: list[PageEvent]) -> bytes:
 
 
 def _printable(text: str) -> str:
-    """Replace the characters that XML 1.0 forbids (2.2)."""
     return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)

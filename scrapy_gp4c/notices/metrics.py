@@ -33,8 +33,8 @@ def metrics(
 ) -> bytes:
     """Return a store's metrics in the Prometheus text format.
 
-    ``record``: of the last finished cycle, {} if there is none; ``stages``: stage (as warm-up) -> number of
-    pages; ``age_cycles``: mean age of the copies. Raises SettingsError if prometheus-client is missing.
+    ``record``: that of the last finished cycle, {} before the first; ``stages``: stage (as warm-up) -> number
+    of pages; ``age_cycles``: mean age of the copies. Raises SettingsError if prometheus-client is missing.
     """
     if find_spec("prometheus_client") is None:
         raise SettingsError("metrics need prometheus-client: pip install 'scrapy-gp4c[notify]'")

@@ -1,7 +1,7 @@
 """Outbox of a store: files of messages that are to be sent, which survive a kill.
 
 A message is written before its cycle is finished and deleted once it is sent. After a kill in between the
-next run may send it twice, but none is lost. Files hold no addresses, as these have passwords.
+next run may send it twice, but none is lost. A file has the `Receiver.key`, and no address with a password.
 """
 
 import json
@@ -38,9 +38,9 @@ class Outbox:
         self.path = store_path / DIRECTORY
 
     def put(self, cycle: int, receivers: Iterable[Receiver], events: list[PageEvent], command: bool) -> None:
-        """Write the messages about a cycle's events, in place of those that a killed run wrote.
+        """Write the messages about a cycle's events; those that a killed run wrote for the cycle are deleted.
 
-        ``command``: whether to write one for `COMMAND` too: a JSON line for each event.
+        ``command``: whether to write a message to `COMMAND` too, with a line of JSON for each event.
         """
         for path in self._files():
             if path.name.startswith(f"{cycle:010}-"):
@@ -73,7 +73,10 @@ class Outbox:
         return len(self._files()) - len(list(self.waiting()))
 
     def due(self, receiver: Receiver) -> list[QueuedMessage]:
-        """Return the messages to send to a receiver now; [] for a daily one that had its message today."""
+        """Return the messages to send to a receiver now; [] for a daily one that had a message today.
+
+        The day is that of local time, or the last 12 hours.
+        """
         now_s, last_s = time.time(), self._last_sent_s(receiver)
         # Within 24 h of the last one, a daily crawl that ended seconds earlier than the day before sent none.
         is_today = time.localtime(now_s)[:3] == time.localtime(last_s)[:3] or now_s - last_s < HALF_DAY_S
@@ -82,9 +85,9 @@ class Outbox:
         return [one for one in self.waiting() if one.message.receiver == receiver.key]
 
     def drop(self, known: Iterable[str]) -> tuple[int, int]:
-        """Delete messages to unknown receivers, and of each receiver those beyond `MAX_MESSAGES`.
+        """Delete messages to unknown receivers, and the oldest beyond `MAX_MESSAGES` of each known one.
 
-        ``known``: keys of the receivers in the settings. Returns how many of both were deleted.
+        ``known``: keys of the receivers in the settings. Returns both numbers of deleted messages.
         """
         messages, keys = list(self.waiting()), set(known)
         unknown = [message for message in messages if message.message.receiver not in keys]
@@ -96,8 +99,8 @@ class Outbox:
             message.path.unlink(missing_ok=True)
         return len(unknown), len(oldest)
 
-    def sent(self, receiver: Receiver | None, messages: list[QueuedMessage]) -> None:
-        """Delete messages that were sent to `receiver`, None: to the command."""
+    def delete_sent(self, receiver: Receiver | None, messages: list[QueuedMessage]) -> None:
+        """Delete messages after they were sent to `receiver`, or, where it is None, to the command."""
         # Noted first: killed in between, a second message on one day would follow.
         if messages and receiver is not None and receiver.digest == "daily":
             self._write(f"daily-{receiver.key}", str(time.time()))

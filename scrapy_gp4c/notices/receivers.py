@@ -38,7 +38,7 @@ class Receiver:
     digest: Digest = "cycle"
     """``each``: a message per event; ``cycle``: one per cycle; ``daily``: one per day."""
     place: int = 0
-    """Number among the receivers of the same address, from 0."""
+    """Position among the receivers of the same address, from 0."""
 
     @property
     def name(self) -> str:
@@ -47,17 +47,17 @@ class Receiver:
 
     @property
     def key(self) -> str:
-        """Digest of address and `place`, which identifies the receiver without its password."""
+        """Hash of address and `place`, which identifies the receiver without its password."""
         name = f"{self.place} {self.url}" if self.place else self.url
         return hashlib.sha256(name.encode()).hexdigest()[:8]
 
     def for_test(self) -> Self:
-        """Return a copy that gets all events of all pages at once."""
+        """Return a copy that gets all events of all pages in one message, without waiting for a day's end."""
         return replace(self, match="*", tag=None, events=EVENTS, digest="cycle")
 
     @property
     def most_shown(self) -> int:
-        """Most events of a cycle whose text differences its messages can show."""
+        """Greatest number of a cycle's events whose text differences the messages to it can show."""
         return NAMED_PAGES + (MAX_EACH if self.digest == "each" else 0)
 
     def wants(self, event: PageEvent) -> bool:

@@ -1,7 +1,8 @@
 """Sending of messages in a child process, so that a slow receiver does not delay the crawl.
 
 The child, ``python -m scrapy_gp4c.notices.sending``, reads a JSON list of jobs, one for each receiver, from
-standard input. It writes JSON lines: number of the job, its messages sent so far, and an error or null.
+standard input. Each JSON line that it writes has three entries: the position of a job in the list, how many
+of its messages are sent so far, and an error or null.
 """
 
 import json
@@ -35,7 +36,8 @@ def deliver(
     """Send the messages in the outbox; returns a line for each problem, without secrets.
 
     Blocks for at most half a minute: call it in a thread, or when the crawl is over. Messages that could not
-    be sent stay for the next run. ``command``: value of ``GP4C_ON_CHANGE``.
+    be sent stay for the next run, as the lines say without ``is_test``. ``command``: value of
+    ``GP4C_ON_CHANGE``.
     """
     keys = [receiver.key for receiver in receivers] + ([COMMAND] if command else [])
     problems = []
@@ -63,7 +65,7 @@ def deliver(
     if any(receiver for receiver, _ in jobs) and find_spec("apprise") is None:
         problems.append("No notices are sent: Apprise is missing. pip install 'scrapy-gp4c[notify]'")
         jobs = [(receiver, messages) for receiver, messages in jobs if receiver is None]
-    work: list[dict[str, Any]] = [
+    packed_jobs: list[dict[str, Any]] = [
         {
             "url": None if receiver is None else receiver.url,
             "command": command if receiver is None else None,
@@ -73,12 +75,13 @@ def deliver(
     ]
     errors: list[str | None] = [NO_ANSWER.format(LIMIT_S)] * len(jobs)
     counts = [0] * len(jobs)
-    for number, sent, error in _run(work):
+    for number, sent, error in _run(packed_jobs):
         receiver, messages = jobs[number]
-        is_done = error is None or sent == len(work[number]["messages"])  # a daily receiver gets one for all
+        # A daily receiver gets one message for all.
+        is_done = error is None or sent == len(packed_jobs[number]["messages"])
         before, counts[number] = counts[number], len(messages) if is_done else sent
         # At once: a kill while another receiver takes its time would send them once more.
-        outbox.sent(receiver, messages[before : counts[number]])
+        outbox.delete_sent(receiver, messages[before : counts[number]])
         errors[number] = None if is_done else error
     for (receiver, messages), error, sent in zip(jobs, errors, counts, strict=True):
         if error is not None:
@@ -106,8 +109,8 @@ def _merged(receiver: Receiver | None, messages: list[QueuedMessage]) -> list[Me
     return [first._replace(title=title, body="\n\n".join(bodies))]
 
 
-def _run(work: list[dict[str, Any]]) -> Iterator[tuple[int, int, str | None]]:
-    """Run the child process; yield (number of a job, messages sent so far, error) as it writes them."""
+def _run(packed_jobs: list[dict[str, Any]]) -> Iterator[tuple[int, int, str | None]]:
+    """Run the child process; yield its lines, see the module, as it writes them."""
     path = os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         [sys.executable, "-m", "scrapy_gp4c.notices.sending"],
@@ -124,7 +127,7 @@ def _run(work: list[dict[str, Any]]) -> Iterator[tuple[int, int, str | None]]:
             assert process.stdin is not None
             assert process.stdout is not None
             with suppress(OSError), process.stdin:  # it may have ended
-                process.stdin.write(json.dumps(work))
+                process.stdin.write(json.dumps(packed_jobs))
             for line in process.stdout:
                 with suppress(ValueError, TypeError):
                     number, sent, error = json.loads(line)
@@ -165,7 +168,7 @@ def run_command(command: str, lines: str) -> str | None:
 
 
 def _send(job: dict[str, Any], report: Callable[[int], None]) -> str | None:
-    """Send the messages of one job; calls `report` with their number so far; returns an error or None."""
+    """Send the messages of one job; calls `report` with the number sent so far; returns an error or None."""
     messages = [Message(**message) for message in job["messages"]]
     if job["command"] is not None:
         return run_command(job["command"], "".join(message.body for message in messages))

@@ -27,7 +27,7 @@ from scrapy_gp4c.fingerprint import (
 )
 from scrapy_gp4c.fingerprint.answers import page_text
 from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, unpack
-from scrapy_gp4c.fingerprint.worker_process import LARGE_BYTES, FingerprintProcess, is_large
+from scrapy_gp4c.fingerprint.worker_process import LARGE_BYTES, FingerprintProcess, needs_process
 from scrapy_gp4c.words.normal import normalise
 
 URL = "http://127.0.0.1/"
@@ -193,13 +193,13 @@ async def test_the_process_ends_with_the_crawl(beside: FingerprintProcess) -> No
 def test_only_large_texts_go_elsewhere() -> None:
     """Small ones would wait longer than they take; what is no text, or the user's own features, stays."""
     large = b"x" * (LARGE_BYTES + 1)
-    assert is_large(TextResponse(URL, body=large), None)
-    assert is_large(HtmlResponse(URL, body=large), main_features)
-    assert not is_large(HtmlResponse(URL, body=large), lambda response: [])
-    assert not is_large(HtmlResponse(URL, body=large[1:]), None)
-    assert not is_large(Response(URL, body=large), None)
-    assert is_large(Response(URL, body=large, headers={"Content-Type": "application/x-a+json"}), None)
-    assert is_large(Response(URL, body=b"%PDF-1.4"), None)
+    assert needs_process(TextResponse(URL, body=large), None)
+    assert needs_process(HtmlResponse(URL, body=large), main_features)
+    assert not needs_process(HtmlResponse(URL, body=large), lambda response: [])
+    assert not needs_process(HtmlResponse(URL, body=large[1:]), None)
+    assert not needs_process(Response(URL, body=large), None)
+    assert needs_process(Response(URL, body=large, headers={"Content-Type": "application/x-a+json"}), None)
+    assert needs_process(Response(URL, body=b"%PDF-1.4"), None)
 
 
 @pytest.mark.slow

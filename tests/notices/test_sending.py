@@ -282,7 +282,7 @@ def test_a_day_is_that_of_the_calendar(
     receivers = read_receivers([{"url": "json://h", "digest": "daily"}])
     outbox = put(tmp_path / "store", receivers)
     monkeypatch.setattr(outbox_module.time, "time", datetime.fromisoformat(last).timestamp)
-    outbox.sent(receivers[0], outbox.due(receivers[0]))
+    outbox.delete_sent(receivers[0], outbox.due(receivers[0]))
     put(tmp_path / "store", receivers, cycle=4)
     monkeypatch.setattr(outbox_module.time, "time", datetime.fromisoformat(now).timestamp)
     assert bool(outbox.due(receivers[0])) == is_due
@@ -294,7 +294,7 @@ def test_a_daily_receiver_that_was_told_is_told_no_more_that_day(tmp_path: Path)
     outbox = put(tmp_path / "store", receivers)
     (message,) = outbox.due(receivers[0])
     with pytest.raises(OSError, match="directory"):
-        outbox.sent(receivers[0], [message._replace(path=outbox.path)])
+        outbox.delete_sent(receivers[0], [message._replace(path=outbox.path)])
     assert list(outbox.waiting()) == [message]
     assert outbox.due(receivers[0]) == []
 
