@@ -97,11 +97,11 @@ def test_commands_of_scrapy_gp4c_are_understood() -> None:
     """Their options exist and take such values."""
     services = [one for one in service_commands() if one[1].startswith("scrapy gp4c ")]
     assert len(services) >= 4
+    command = Command()
+    command.settings = Settings()
+    parser = argparse.ArgumentParser()
+    command.add_options(parser)
     for name, text in [*gp4c_commands(), *services]:
-        command = Command()
-        command.settings = Settings()
-        parser = argparse.ArgumentParser()
-        command.add_options(parser)
         try:
             arguments = parser.parse_args(words_of(text)[2:])
         except SystemExit:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.house import test_private_names
-from tests.support.sources import MODULES, tree
+from tests.support.sources import MODULES, nodes
 
 
 def borrowed_names() -> Iterator[tuple[str, str, int]]:
     """Uses of private names of other modules: module, name, line."""
     for module, path in MODULES.items():
         aliases: dict[str, str] = {}
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Import):
                 aliases |= {one.asname or one.name: one.name for one in node.names if one.name in MODULES}
             if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -24,7 +24,7 @@ def borrowed_names() -> Iterator[tuple[str, str, int]]:
                         aliases[one.asname or one.name] = dotted
                     elif node.module in MODULES and is_private(one.name):
                         yield module, dotted, node.lineno
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Attribute) and is_private(node.attr):
                 owner = aliases.get(ast.unparse(node.value))
                 if owner is not None:
@@ -45,7 +45,7 @@ def test_a_class_name_stands_in_one_module() -> None:
     """No two modules of the packages have a class of the same name."""
     homes: dict[str, list[str]] = {}
     for module, path in MODULES.items():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(module)
     assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
