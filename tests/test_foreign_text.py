@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ExpressionError, StoreDamagedError
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger, printable
-from tests.support.sources import MODULES
+from tests.support.sources import MODULES, tree
 
 HOSTILE = "\x1b]0;owned\x07 2026\n2026-01-01 00:00:00 [scrapy] forged \x9b1m \u2028 \u202egnp.exe \ud800"
 
@@ -88,7 +88,7 @@ def test_one_page_is_no_1_pages() -> None:
     assert counted(1, "page is", "pages are") == "1 page is"
     assert counted(2345, "word") == "2,345 words"
     own = (path for name, path in MODULES.items() if name.startswith("scrapy_gp4c"))
-    assert [text for path in own for text in counts_without_singular(ast.parse(path.read_text()))] == []
+    assert [text for path in own for text in counts_without_singular(tree(path))] == []
     assert (
         len([*counts_without_singular(ast.parse('f"{n:,} new pages", "%d visits", f"{n} of {LEAST} pages"'))])
         == 2

@@ -154,7 +154,14 @@ def test_replays_give_the_recorded_numbers(name: str) -> None:
     assert measured == recorded
 
 
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "basic terminals",
+        "papers",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in [*LEARNED][2:]),
+    ],
+)
 def test_learning_gives_the_recorded_function(name: str) -> None:
     """The learned function, its fitness and its metrics are as recorded, to the last bit."""
     assert learned(LEARNED[name]) == json.loads(RECORDED.read_text())["learned"][name]

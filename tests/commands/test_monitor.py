@@ -124,6 +124,7 @@ class FakeCrawl:
         raise AssertionError
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.integers(1, 300), st.floats(-1e6, 1e6), max_size=8),
     st.dictionaries(st.integers(1, 300), st.floats(0.0, 1e6), max_size=8),
@@ -344,6 +345,7 @@ def test_the_unit_in_the_docs_is_one(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_signal_at_any_moment_of_a_wait_wakes_it() -> None:
     """Thousands of signals while a monitor waits; none finds the waiting to hold what its handler needs."""
     script = """if True:

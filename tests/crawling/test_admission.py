@@ -215,11 +215,11 @@ async def test_what_is_no_weight_is_counted_and_costs_nothing(
 
 
 def trap(site: Site) -> None:
-    """A site with three pages and a calendar that never ends, 50 links a page."""
+    """A site with three pages and a calendar that never ends, 20 links a page."""
 
     def calendar(request: ServerRequest) -> bytes:
         first = int(request.args.get(b"day", [b"0"])[0])
-        return html(f"day {first}", [f"/calendar/?day={first * 50 + day}" for day in range(1, 51)]).encode()
+        return html(f"day {first}", [f"/calendar/?day={first * 20 + day}" for day in range(1, 21)]).encode()
 
     site.pages["/"] = html("start", ["/a", "/b", "/calendar/"])
     site.pages["/a"] = site.pages["/b"] = html("an article")

@@ -64,6 +64,7 @@ def test_what_cannot_be_known_is_no_error() -> None:
         assert not lacks_end(body, encodings)
 
 
+@pytest.mark.slow
 async def test_a_crawl_takes_truncated_pages_for_errors(tmp_path: Path) -> None:
     """Whole, cut, whole, cut: the copy stays what it was, also of a page that is read beside the reactor."""
     cut = {"at": 0}

@@ -230,11 +230,9 @@ PAGES, CYCLES, WARMUP, BUDGET, CLUSTERS = 30, 11, 1, 12, 4
 """Cycles that compare: the first is the warm-up's, ten are planned."""
 SITE = np.arange(PAGES, dtype=np.int32) % 2
 NAMES = [f"{('', 'a/', 'a/b/')[page % 3]}{page}" for page in range(PAGES)]
-POLICIES = (
-    "top_k", "tests.support.policies.siblings", "gsb(level='cluster')",
-    "lb(d=2, phi=0.7, in_flight=3)", "cb(d=1, phi='pra', in_flight=4)",
-)  # fmt: skip
+POLICIES = ("top_k", "gsb(level='cluster')", "cb(d=1, phi='pra', in_flight=4)")
 MORE_OVER_HTTP = (
+    "tests.support.policies.siblings", "lb(d=2, phi=0.7, in_flight=3)",
     "rounds(rounds=3)", "rns", "rr", "gsb(sample=2)", "db(d=-1, phi='wha', in_flight=3)",
     "db(phi='ha', clock='visits', in_flight=1)",
     "groups(level='cluster', order='score', sample=1, in_flight=2)",

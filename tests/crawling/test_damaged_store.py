@@ -213,6 +213,7 @@ def test_a_disk_that_is_full_when_the_cycle_closes_is_seen_by_cron(tmp_path: Pat
         assert store.verify() == []
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_be_opened_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     """In use by another crawl: nothing is fetched, no traceback, exit code 1."""
     web = Web()

@@ -146,10 +146,13 @@ def itself(request: ServerRequest) -> bytes:
     return b""
 
 
-BLOCKS = [WALL, challenge, html(""), incident, marked, login, password, halved, twice, plain, teaser, itself]
+BLOCKS = [WALL, incident, login, itself]
+MORE_BLOCKS = [challenge, html(""), marked, password, halved, twice, plain, teaser]
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize(
+    "block", [*BLOCKS, *(pytest.param(one, marks=pytest.mark.slow) for one in MORE_BLOCKS)]
+)
 async def test_a_site_that_blocks_for_some_cycles(
     site: Site,
     store_path: Path,
@@ -510,7 +513,13 @@ async def test_deleted_pages_that_lead_home_settle(
 
 
 @pytest.mark.parametrize(
-    ("status", "wait"), [(429, "Fri, 31 Dec 2999 23:59:59 GMT"), (429, None), (500, None), (None, None)]
+    ("status", "wait"),
+    [
+        (429, "Fri, 31 Dec 2999 23:59:59 GMT"),
+        (None, None),
+        pytest.param(429, None, marks=pytest.mark.slow),
+        pytest.param(500, None, marks=pytest.mark.slow),
+    ],
 )
 async def test_a_site_that_refuses_gives_its_visits_to_others(
     status: int | None, wait: str | None, store_path: Path, caplog: pytest.LogCaptureFixture

@@ -119,6 +119,7 @@ STATE = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(STATE, min_size=1, max_size=8),
     st.sampled_from([0.05, 0.25, 1.0, 1, 3]),

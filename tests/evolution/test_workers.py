@@ -228,7 +228,10 @@ def is_there(process: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="processes are looked for in /proc")
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how",
+    [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGTERM, signal.SIGINT))],
+)
 def test_processes_end_with_the_one_that_began_them(how: signal.Signals) -> None:
     """Busy as they are, and though the one that was killed holds what they wait for."""
     learning = subprocess.Popen(
@@ -317,6 +320,7 @@ def busy(number: int) -> tuple[int, int]:
     return number, os.getpid()
 
 
+@pytest.mark.slow
 def test_processes_leave_the_script_alone(tmp_path: Path) -> None:
     """They do not import it: neither its time is lost, nor does it need a guard of its main part."""
     script = tmp_path / "script.py"

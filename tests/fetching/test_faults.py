@@ -225,12 +225,3 @@ def test_a_page_that_kills_three_fetchers_is_an_error_of_its_own(web: Web, machi
     assert [name for name, (outcome, *_) in cycle.items() if outcome == "error"] == ["127.0.0.1/p7"]
     assert len(cycle) == HOSTS * (PAGES + 1)
     assert f"http://127.0.0.1:{port_of(web)}/p7 is an error: 3 fetchers ended" in machines.log()
-
-
-def test_without_fetchers_nothing_of_dask_or_of_fetching_is_imported() -> None:
-    """The extra is for those who use it: no command worked without cloudpickle."""
-    code = (
-        "import sys, scrapy_gp4c.scheduler, scrapy_gp4c.addon, scrapy_gp4c.commands.actions; "
-        "sys.exit(bool({'dask', 'distributed', 'cloudpickle', 'scrapy_gp4c.fetching'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -476,6 +476,7 @@ print(peak_mb() - before)
 """
 
 
+@pytest.mark.slow
 def test_reading_the_papers_collection_takes_little_memory(tmp_path):
     """417,048 pages x 57 cycles (24 MB of bits), with names: below 80 MB above the interpreter."""
     path = tmp_path / "h.tsv"

@@ -236,7 +236,10 @@ def test_the_crawling_side_uses_nothing_that_windows_lacks() -> None:
 
 
 def test_a_crawl_begins_without_them() -> None:
-    """Imported where our own code finds none of these modules; the libraries know for themselves."""
+    """Imported where our own code finds none of these modules; the libraries know for themselves.
+
+    Nor are Dask and fetching imported: no command worked without cloudpickle.
+    """
     code = (
         "import builtins, sys; real = builtins.__import__\n"
         "def find(name, globals=None, *rest, **more):\n"
@@ -245,7 +248,8 @@ def test_a_crawl_begins_without_them() -> None:
         "        raise ImportError(name)\n"
         "    return real(name, globals, *rest, **more)\n"
         "builtins.__import__ = find\n"
-        "import scrapy_gp4c.scheduler, scrapy_gp4c.middleware, scrapy_gp4c.commands"
+        "import scrapy_gp4c.scheduler, scrapy_gp4c.middleware, scrapy_gp4c.commands.actions\n"
+        "assert not {'dask', 'distributed', 'cloudpickle', 'scrapy_gp4c.fetching'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

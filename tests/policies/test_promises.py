@@ -1,6 +1,7 @@
 """Promises: visits by earliest deadline, against a plain simulation, and what must never happen."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,7 @@ def latest(pages: list[Page], budget: int, all_of_it: bool, cycles: int = CYCLES
     return late, visits
 
 
+@pytest.mark.slow
 @given(st.lists(a_page(), min_size=1, max_size=14), st.integers(1, 6))
 def test_no_page_is_late_if_earliest_deadline_first_could_keep_it(pages: list[Page], budget: int) -> None:
     """And the budget holds, no interval is broken, and no more visits are made than by that rule."""

@@ -185,7 +185,7 @@ def test_where_there_is_no_store_there_is_nothing_to_check(tmp_path: Path) -> No
 def test_a_fold_that_was_killed_is_no_damage(tmp_path: Path) -> None:
     """Killed in any of its transactions: the store is sound, and it is said what is under way."""
     said = set()
-    for transactions in range(12, 40, 3):
+    for transactions in range(12, 40, 7):
         path = tmp_path / str(transactions)
         build(path)
 

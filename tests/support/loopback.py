@@ -90,7 +90,8 @@ def html(text: str, links: Iterable[str] = (), title: str = "A page") -> str:
 
 
 ADDONS = {"scrapy_gp4c.Addon": 500}
-QUIET = {"TELNETCONSOLE_ENABLED": False, "LOGSTATS_INTERVAL": 0}
+QUIET = {"TELNETCONSOLE_ENABLED": False, "LOGSTATS_INTERVAL": 0, "CONCURRENT_ITEMS": 4}
+"""Scrapy starts so many tasks for each response, a hundred where nothing is set."""
 
 
 class Listed(Spider):
