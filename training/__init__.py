@@ -16,7 +16,7 @@ EXTRAS: Final = {
 
 
 def remedy_of(error: ModuleNotFoundError) -> str | None:
-    """Pip command for a library that an extra installs; None for any other module."""
+    """Line with the pip command for the missing library, if it is one of `EXTRAS`; else None."""
     name = (error.name or "").partition(".")[0]
     if name not in EXTRAS:
         return None

@@ -1,8 +1,8 @@
 """Changes found and copies current at several budgets, on a recorded history.
 
-Change rate, changes found a day, freshness, age and delay over the budget, as a table and a figure, and the
-answers that people want. Every figure is that of `training.evaluate` at the same budget. Of a store with a
-panel, the panel's pages stand for all, with intervals.
+Change rate, changes found a day, freshness, age and delay over the budget, as a table and a figure, and
+sentences such as "80% freshness needs a budget of 4.2%". Every figure is that of `training.evaluate` at the
+same budget. A store's panel (random sample of pages) stands for all pages, with 95% intervals.
 """
 
 import math
@@ -53,7 +53,7 @@ PARTS: Final = 10
 
 
 class Value(NamedTuple):
-    """One figure with the half width of its 95% interval."""
+    """One figure with the half width of its 95% interval, None or nan where unknown."""
 
     mean: float
     ci95: float | None
@@ -77,8 +77,8 @@ class Curve(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Budgets:
-    """Score functions at several budgets on one history."""
+class BudgetResults:
+    """Results of score functions at several budgets on one history."""
 
     evaluations: list[Evaluation]
     """Evaluation at each budget, by ascending budget."""
@@ -141,12 +141,12 @@ def study(
     known_pages: int | None = None,
     cycles_a_day: float = 1.0,
     advance: Callable[[], object] = lambda: None,
-) -> Budgets:
+) -> BudgetResults:
     """Evaluate score functions at every budget.
 
-    ``known_pages``: pages that the history is a panel of, None: it is of them all; a count as a budget is of
-    these pages. ``advance`` is called after every replay. Raises HistoryError, ScoreError, ExpressionError or
-    PolicyError.
+    ``known_pages``: number of the crawl's pages, if the history has only its panel (a random sample); figures
+    and budgets in visits are then for all known pages. ``advance`` is called after every replay. Raises
+    HistoryError, ScoreError, ExpressionError or PolicyError.
     """
     pages = known_pages or history.pages
     shares = [
@@ -177,12 +177,12 @@ def study(
             visits = budget_pages(budget, pages)
             points.append(BudgetPoint(visits / pages, visits, figures))
         curves.append(Curve(score, points))
-    return Budgets(evaluations, curves, pages, known_pages is not None, cycles_a_day)
+    return BudgetResults(evaluations, curves, pages, known_pages is not None, cycles_a_day)
 
 
-def _figures(one: Evaluation, number: int, pages: int, cycles_a_day: float) -> dict[str, Value]:
-    """Figures (names of `SHOWN`) of one replay, scaled to ``pages`` pages."""
-    result, replayed = one.results[number], one.history.pages
+def _figures(evaluation: Evaluation, number: int, pages: int, cycles_a_day: float) -> dict[str, Value]:
+    """Figures (names of `SHOWN`) of the result ``number`` of an evaluation, scaled to ``pages`` pages."""
+    result, replayed = evaluation.results[number], evaluation.history.pages
     changed = np.array(result.counts["changed"], np.float64)
     stale = (1.0 - np.array(result.metrics["freshness"].per_cycle)) * replayed
     delay = float(stale.sum() / changed.sum()) if changed.any() else math.nan
@@ -194,7 +194,7 @@ def _figures(one: Evaluation, number: int, pages: int, cycles_a_day: float) -> d
 
 
 def _without_each_part(history: ChangeHistory) -> list[ChangeHistory]:
-    """Copies of a history that each lack another tenth of the pages, whose order, by keys, is random."""
+    """Copies of a history, each without a different tenth of its pages; none for a very small history."""
     if history.pages < 2 * PARTS:
         return []
     fold = np.arange(history.pages) % PARTS
@@ -202,16 +202,19 @@ def _without_each_part(history: ChangeHistory) -> list[ChangeHistory]:
 
 
 def _jackknife(values: Sequence[float]) -> float:
-    """Half width of a 95% interval, from `values` without one part each (jackknife, J. W. Tukey 1958)."""
+    """Half width of a figure's 95% interval (jackknife, J. W. Tukey 1958).
+
+    ``values``: the figure, estimated without the first part of the sample, without the second, and so on.
+    """
     array = np.array(values)
     deviation = float(np.sqrt((len(array) - 1) * array.var()))
     return statistics.t_quantile(len(array) - 1) * deviation
 
 
-def answers(amounts: Budgets) -> list[str]:
+def answers(results: BudgetResults) -> list[str]:
     """Sentences on the first score function: budgets for levels of freshness, changes for more budget."""
-    curve = amounts.curves[0]
-    return [*_freshness(curve), *_more(curve, amounts.cycles_a_day)]
+    curve = results.curves[0]
+    return [*_freshness(curve), *_more(curve, results.cycles_a_day)]
 
 
 def _freshness(curve: Curve) -> Iterator[str]:
@@ -247,10 +250,10 @@ SHARES: Final = ("change_rate", "freshness")
 DRAWN: Final = ("change_rate", "changes_a_day", "freshness", "delay_cycles")
 
 
-def table(bought: Budgets) -> Table:
-    """Every score function at every budget."""
+def table(results: BudgetResults) -> Table:
+    """Table with a row for every score function at every budget."""
     out = new_table(["score function", "budget", "visits", *SHOWN.values()])
-    for curve in bought.curves:
+    for curve in results.curves:
         for number, point in enumerate(curve.points):
             cells = [_text(name, point.figures[name]) for name in SHOWN]
             last = number == len(curve.points) - 1
@@ -267,32 +270,32 @@ def _text(name: str, value: Value) -> str:
     return digits.format(value.mean) + width
 
 
-def show(bought: Budgets, console: Console) -> None:
+def show(results: BudgetResults, console: Console) -> None:
     """Print what was replayed, the table, and the answers."""
-    history = bought.evaluations[0].history
+    history = results.evaluations[0].history
     spoken = f"{history.source}: {counted(history.pages, 'page')}, {counted(history.cycles, 'cycle')}"
-    if bought.is_sample:
+    if results.is_sample:
         spoken += (
             "; only its panel was visited in every cycle: a random sample of "
-            f"{counted(bought.pages, 'page')}, for all of which changes are estimated; mean ± half-width of "
+            f"{counted(results.pages, 'page')}, for all of which changes are estimated; mean ± half-width of "
             "the 95% interval, over samples"
         )
     else:
         spoken += "; mean ± half-width of the 95% interval, over cycles"
     console.out(spoken, highlight=False)
-    console.print(table(bought))
-    for line in answers(bought):
-        console.out(f"{bought.curves[0].score}: {line}", highlight=False)
+    console.print(table(results))
+    for line in answers(results):
+        console.out(f"{results.curves[0].score}: {line}", highlight=False)
 
 
-def draw(budgets: Budgets) -> Figure:
+def draw(results: BudgetResults) -> Figure:
     """Figure with a panel for each number of `DRAWN`, and a line for each score function."""
     figure, panels = new_figure(9.0, 6.4, 2, 2, sharex=True)
     for name, axes in zip(DRAWN, panels, strict=True):
         plot_lines(
             axes,
-            [point.budget for point in budgets.curves[0].points],
-            [_line(curve, name) for curve in budgets.curves],
+            [point.budget for point in results.curves[0].points],
+            [_line(curve, name) for curve in results.curves],
         )
         finish(axes, SHOWN[name])
         if name in SHARES:
@@ -305,10 +308,10 @@ def draw(budgets: Budgets) -> Figure:
     for axes in panels[2:]:
         axes.set_xlabel("budget: visits per cycle, share of the pages")
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
-    history = budgets.evaluations[0].history
-    sample = ", estimated from its panel" if budgets.is_sample else ""
+    history = results.evaluations[0].history
+    sample = ", estimated from its panel" if results.is_sample else ""
     figure.suptitle(
-        f"{Path(history.source).name}: {counted(budgets.pages, 'page')}{sample}", x=0.02, ha="left"
+        f"{Path(history.source).name}: {counted(results.pages, 'page')}{sample}", x=0.02, ha="left"
     )
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False)
@@ -349,19 +352,19 @@ def main(arguments: Sequence[str] | None) -> None:
         crawl = crawl._replace(rules=read_rules_file(args.rules, args.cycles_a_day))
     replays = len(budgets) * len(scores) * (1 if known_pages is None else 1 + PARTS)
     with progress(Console(stderr=True), replays) as advance:
-        bought = study(
+        results = study(
             history, scores, budgets, crawl, known_pages=known_pages, cycles_a_day=args.cycles_a_day,
             advance=advance,
         )  # fmt: skip
-    save(draw(bought), args.figure)
+    save(draw(results), args.figure)
     if args.json is not None:
-        write_json(args.json, bought.to_json())
-    show(bought, wide_console())
+        write_json(args.json, results.to_json())
+    show(results, wide_console())
     print(f"Figure: {args.figure}")
     if crawl.rules is not None:
-        shown = [one.settings.k for one in bought.evaluations]
+        shown = [one.settings.k for one in results.evaluations]
         print("\n".join(describe_rules(crawl.rules, history, shown)))
-        for one in bought.evaluations:
+        for one in results.evaluations:
             free = evaluate(history, scores[:1], crawl._replace(budget=one.settings.budget, rules=None))
             print(f"{counted(one.settings.k, 'visit')}: {costs(one, free)[0]}")
 

@@ -1,6 +1,7 @@
 """Groups of pages that may change together, by their texts, addresses and links.
 
-The pages are those of a file of contents, or of a store that has descriptions of its copies.
+Command `python -m training.cluster`: reads a file of contents, or a store whose copies have descriptions
+(`scrapy_gp4c.words.descriptions`), and writes a file of groups (.npz).
 """
 
 import argparse

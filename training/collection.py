@@ -1,7 +1,8 @@
 """Collections as BRDC'12 was made: `python -m training.collection sample|overview|imputation`.
 
-``sample`` draws sites and pages of a list of URLs. ``overview`` prints Table 4.1 of the thesis for a history
-or store. ``imputation`` loses outcomes at random and shows the effect of the thesis' rule for errors.
+BRDC'12 is the daily crawl of the thesis (Santos 2013). ``sample`` draws sites and pages of a list of URLs.
+``overview`` prints Table 4.1 of the thesis for a history or store. ``imputation`` removes outcomes of a
+history at random, guesses them by the thesis' rule for failed downloads, and shows the effect.
 """
 
 import argparse
@@ -82,7 +83,7 @@ def draw_sample(
 
 
 def overview(path: Path) -> dict[str, str]:
-    """Names and values of thesis Table 4.1, of a history file or a store, and the share that changes.
+    """Names and values of thesis Table 4.1, of a history file or a store, and the changes per page and cycle.
 
     Raises HistoryError as `read_history`.
     """
@@ -106,7 +107,7 @@ def overview(path: Path) -> dict[str, str]:
 
 
 class Imputed(NamedTuple):
-    """Effect of lost and imputed outcomes on one history, over several draws of the errors."""
+    """Outcomes lost and guessed in one history, and baselines' change rates on it, over several draws."""
 
     guessed_share: float
     """Share of all outcomes that are guessed."""
@@ -127,11 +128,9 @@ def imputation_effect(
     crawl: CrawlChoices,
     advance: Callable[[], object] = lambda: None,
 ) -> Imputed:
-    """Lose outcomes at random, impute them by the thesis' rule, and replay baselines on true and imputed
-    history.
+    """Remove outcomes at random, guess them by `fill_lost_cycles`, and replay baselines before and after.
 
-    A visit after an error compares with the copy of before it: a change within the gap counts for that visit,
-    as in a crawl. Raises HistoryError as `evaluate`.
+    The page's next visit sees a change of a lost cycle, as in a crawl. Raises HistoryError as `evaluate`.
     """
     truth = history.changed
     scored = evaluate(history, BASELINES, crawl)

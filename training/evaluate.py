@@ -67,10 +67,11 @@ def _add_group_options(add: options.Add) -> None:
     )
 
 
-def take_groups(args: Namespace, history: ChangeHistory, first: int) -> None:
-    """Add the clusters and links of ``--groups`` to `history`; ``first``: cycles before it in its file.
+def take_groups(args: Namespace, history: ChangeHistory, cycles_before: int) -> None:
+    """Add the clusters and links of ``--groups``, and the clustering of ``--recluster``, to `history`.
 
-    Raises HistoryError for groups of other pages, or where there are no contents to cluster.
+    ``cycles_before``: cycles that the history's file has before its first one. Raises HistoryError for groups
+    of other pages, or where there are no contents to cluster.
     """
     if args.groups:
         history.neighbours.groups_by_content = read_groups(args.groups, history)
@@ -86,7 +87,7 @@ def take_groups(args: Namespace, history: ChangeHistory, first: int) -> None:
             f"--recluster needs what the pages said, and {args.history} tells only when they changed: give "
             "a file of contents, or leave --recluster out"
         )
-    cycles = RecordedCycles(first, args.every)
+    cycles = RecordedCycles(cycles_before, args.every)
     groups = history.neighbours.groups_by_content
     clusters = min(CLUSTERS, history.pages) if groups is None else len(groups.order)
     if groups is None:
@@ -119,7 +120,10 @@ def _crawl(args: Namespace, policy: str | None) -> CrawlChoices:
 
 
 def _evaluate_growth(args: Namespace) -> None:
-    """Replay every score function with every share, and print the table; raises Gp4cError."""
+    """Replay a growing history with every score function and share of the budget for hubs, and print a table.
+
+    Raises Gp4cError.
+    """
     if bad := [share for share in args.discovery if not 0.0 <= share <= 1.0]:
         raise HistoryError(f"--discovery: expected shares from 0.0 to 1.0; found {bad[0]}")
     if args.claims or args.first_sight:

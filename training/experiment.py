@@ -1,9 +1,9 @@
 """The papers' experiment on any history: `python -m training.experiment HISTORY -o DIR`.
 
-Learns with both fitness functions of the papers on the basic and on all terminals, evaluates what the three
-selection rules choose beside every baseline and the oracle on the test folds, and writes ``results.json``,
-the numbers behind the tables and figures of Santos et al. 2014, section 5; the tables and figures
-(`training.papers.journal`); and ``report.html`` (`training.report`).
+Learns with both fitness functions of the papers on the basic and on all terminals. The test folds judge the
+functions that the three selection rules choose, beside every baseline and the oracle. Writes the tables and
+figures of Santos et al. 2014, section 5 (`training.papers.journal`), the numbers behind them
+(``results.json``), and ``report.html`` (`training.report`).
 
 ``--protocol tan`` repeats another experiment, that of Tan et al. 2007 on sampling policies; ``--preset
 lambdacrawl`` those of Kolobov et al. 2019.

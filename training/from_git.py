@@ -37,7 +37,6 @@ SHOWN_COMMITS: Final = 20
 
 
 def _show(repositories: Sequence[RepositoryPages], console: Console) -> None:
-    """Print a table of the repositories and, if there are any, one of the mass commits."""
     table = Table("repository", "pages", "left out", "changed per cycle", title="Pages", title_justify="left")
     for one in repositories:
         changed = f"{one.changed.mean():.2%} of them"

@@ -81,7 +81,6 @@ def _add_growth_options(add: Callable[..., Any]) -> None:
 
 
 def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> None:
-    """Learn functions of a growing crawl, write score files, and print their metrics. Raises Gp4cError."""
     refused = [name for name in OTHERS if getattr(args, name, None) != parser.get_default(name)]
     if refused:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in refused)

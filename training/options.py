@@ -148,15 +148,21 @@ PROCESS: Final = ("--population", "--generations", "--seeds", "--seed", "--opera
 
 
 def shared(add: Add, *names: str, **changes: Any) -> None:
-    """Add the options `names` of `SHARED`; ``changes``: arguments that differ for this command."""
+    """Add options of `SHARED`, as in ``shared(add, "--seed", "--jobs")``.
+
+    ``changes``: keyword arguments of ``add_argument`` that differ for this command.
+    """
     for name in names:
         flags = ("-o", name) if name == "--output" else (name,)
         add(*flags, **SHARED[name] | changes)
 
 
-def new_pages(add: Add, what: str) -> None:
-    """Add the options ``--new-pages`` and ``--from-start`` of replays of growth."""
-    add("--new-pages", type=int, metavar="N", help=f"with --growth: cap on first visits per cycle{what}")
+def new_pages(add: Add, more_help: str) -> None:
+    """Add ``--new-pages`` (cap on first visits) and ``--from-start`` (begin with pages without a finder).
+
+    Both are for replays of growth. ``more_help``: end of the help of ``--new-pages``.
+    """
+    add("--new-pages", type=int, metavar="N", help=f"with --growth: cap on first visits per cycle{more_help}")
     add("--from-start", action="store_true", help="with --growth: begin with pages that need no finder alone")
 
 
@@ -226,9 +232,10 @@ def with_evidence(args: Namespace, history: ChangeHistory, first_cycle: int = 1)
 
 
 def growth_of(args: Namespace) -> GrowthHistory:
-    """Read the history of growth of a command with `search`; raises HistoryError or QueryLogError.
+    """Read the history of growth that a command with the options of `search` names.
 
-    A file of contents is a web of links: see `training.replaying.linked`.
+    A file of contents is read as a web of links: see `training.replaying.linked`. Raises HistoryError or
+    QueryLogError.
     """
     path = Path(args.history)
     options = [name for name in ("query_log", "site", "changed_only") if getattr(args, name)]
@@ -242,9 +249,9 @@ def growth_of(args: Namespace) -> GrowthHistory:
 
 
 def history_of(args: Namespace, steps: Callable[..., Any]) -> ChangeHistory:
-    """Read the history of a command with `search`; ``steps(count, what)``: a progress bar.
+    """Read the history that a command with the options of `search` names.
 
-    Raises HistoryError or QueryLogError.
+    ``steps(count, what)`` makes the context manager of a progress bar. Raises HistoryError or QueryLogError.
     """
     if args.query_log is None:
         if args.site or args.changed_only or args.importance:

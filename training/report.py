@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scrapy_gp4c.errors import HistoryError
 from training import options
-from training.comparing.learned_score import find_history, read_learned, try_again
+from training.comparing.learned_score import find_history, read_learned, try_learned
 from training.papers.journal import difference_of, experiment_page, read_results
 from training.reporting.page import ReportPage, write_report
 from training.reporting.score import HEADLINE, score_page
@@ -37,7 +37,7 @@ def page_of(source: Path, history: Path | None = None) -> ReportPage:
         )
     learned = read_learned(source)
     recorded, note = find_history(learned.history, history)
-    again = None if recorded is None else try_again(source, learned, recorded, HEADLINE)
+    again = None if recorded is None else try_learned(source, learned, recorded, HEADLINE)
     return score_page(learned, again, note)
 
 

@@ -28,9 +28,9 @@ from training.papers.tan import (
     TanResults,
     claims,
     domains,
-    following,
     planned,
     run_all,
+    sampling_policy,
     table_rows,
 )
 from training.replaying.prepared import prepare
@@ -63,7 +63,7 @@ def test_all_of_the_paper_is_replayed_once() -> None:
     for setting in SETTINGS:
         assert {policy for policy, one in todo if one == setting} >= {
             *COMPARED,
-            *(following("db", d) for d in DEPTHS),
+            *(sampling_policy("db", d) for d in DEPTHS),
         }
     of_adaptive = {policy for policy, setting in todo if setting == ADAPTIVE}
     assert {f"db(d={d}, phi='pra', in_flight=1)" for d in range(9)} <= of_adaptive
@@ -80,7 +80,11 @@ def test_trials_are_replays_without_warm_up(contents: ContentHistory, results: T
     assert groups is not None
     popular = groups.popularity()
     assert popular.max() == 10
-    for policy, setting in (("rns", CrawlSetting(2, 0.351)), (following("cb"), TYPICAL), ("rr", ADAPTIVE)):
+    for policy, setting in (
+        ("rns", CrawlSetting(2, 0.351)),
+        (sampling_policy("cb"), TYPICAL),
+        ("rr", ADAPTIVE),
+    ):
         history = replace(coarsened(contents, setting.weeks), weight=popular.astype(float))
         history.neighbours.groups_by_content = groups
         result = results.trials[policy, setting]
@@ -113,7 +117,7 @@ def test_without_contents_what_needs_clusters_or_links_is_left_out() -> None:
     assert {policy.partition("(")[0] for policy, _ in todo} == {"rns", "rr", "gsb", "db"}
     result = run_all(history, QUICK._replace(seeds=1))
     assert list(result.trials) == todo
-    assert result.trial(following("cb"), TYPICAL) is None
+    assert result.trial(sampling_policy("cb"), TYPICAL) is None
     assert np.array_equal(
         result.trials["rns", TYPICAL].per_cycle["change_rate"],
         replay(coarsened(history, 8), "random", budget=0.088, warmup=0, seed=1).change_rate,
@@ -161,13 +165,13 @@ def as_in_the_paper() -> TanResults:
         for name, value in {"rns": 1.0, "rr": 1.02, "gsb": 1.5}.items():
             put(name, setting, scale * value)
         for d in DEPTHS:
-            put(following("db", d), setting, scale * (3.0 - 0.1 * abs(d - 1)))
-            put(following("lb", d), setting, scale * (2.8 - 0.1 * abs(d - 3)))
-            put(following("cb", d), setting, scale * (3.5 - 0.1 * abs(d)))
-            put(following("db", d, "pra"), setting, 1.0, 1.95)
+            put(sampling_policy("db", d), setting, scale * (3.0 - 0.1 * abs(d - 1)))
+            put(sampling_policy("lb", d), setting, scale * (2.8 - 0.1 * abs(d - 3)))
+            put(sampling_policy("cb", d), setting, scale * (3.5 - 0.1 * abs(d)))
+            put(sampling_policy("db", d, "pra"), setting, 1.0, 1.95)
     for phi, ahead_from, rate in (("ha", 18, 0.5), ("wha", 16, 0.6)):
-        put(following("db", phi=phi), ADAPTIVE, trials["rns", ADAPTIVE].per_cycle["change_rate"][0])
-        following_db = trials[following("db", phi=phi), ADAPTIVE].per_cycle["change_rate"]
+        put(sampling_policy("db", phi=phi), ADAPTIVE, trials["rns", ADAPTIVE].per_cycle["change_rate"][0])
+        following_db = trials[sampling_policy("db", phi=phi), ADAPTIVE].per_cycle["change_rate"]
         following_db[ahead_from - 1 :] = rate
     return TanResults("paper", "", TanPlan(), 0, 0, [], {}, trials)
 
@@ -189,7 +193,7 @@ def test_claims_hold_where_results_are_those_of_the_paper(results: TanResults) -
 def test_a_policy_that_is_never_ahead_is_told_so() -> None:
     """HA that stays behind DB to the end."""
     result = as_in_the_paper()
-    result.trials[following("db", phi="ha"), ADAPTIVE].per_cycle["change_rate"][:] = 0.0
+    result.trials[sampling_policy("db", phi="ha"), ADAPTIVE].per_cycle["change_rate"][:] = 0.0
     (said,) = [claim for claim in claims(result) if claim.paper.startswith("HA is above")]
     assert "in no cycle to the end" in said.measured
     assert not said.holds

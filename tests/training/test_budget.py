@@ -23,7 +23,7 @@ from training.budget import (
     SHARES,
     SHOWN,
     BudgetPoint,
-    Budgets,
+    BudgetResults,
     Curve,
     Value,
     answers,
@@ -144,7 +144,7 @@ def test_bad_input_is_one_error(
 
 
 @pytest.fixture(scope="module")
-def document() -> Budgets:
+def document() -> BudgetResults:
     rng = np.random.default_rng(2)
     history = ChangeHistory(
         rng.random((8, 40)) < rng.random(40) * 0.6, np.arange(40) % 3, source="/far/away/h.npz"
@@ -152,7 +152,7 @@ def document() -> Budgets:
     return study(history, ["t * X", "random"], [0.1, 0.25, 0.5])
 
 
-def shown(document: Budgets) -> str:
+def shown(document: BudgetResults) -> str:
     """What is printed, in a wide terminal without colours."""
     console = Console(file=io.StringIO(), width=200, color_system=None)
     budget.show(document, console)
@@ -161,19 +161,19 @@ def shown(document: Budgets) -> str:
     return file.getvalue()
 
 
-def cells(document: Budgets) -> list[list[str]]:
+def cells(document: BudgetResults) -> list[list[str]]:
     columns = [[str(cell) for cell in column.cells] for column in budget.table(document).columns]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def with_value(document: Budgets, name: str, value: Value) -> Budgets:
+def with_value(document: BudgetResults, name: str, value: Value) -> BudgetResults:
     """The first point alone, with another figure."""
     curve = document.curves[0]
     point = curve.points[0]._replace(figures={**curve.points[0].figures, name: value})
-    return Budgets(document.evaluations, [curve._replace(points=[point])], 40, False, 1.0)
+    return BudgetResults(document.evaluations, [curve._replace(points=[point])], 40, False, 1.0)
 
 
-def test_the_table_has_a_row_for_every_point(document: Budgets) -> None:
+def test_the_table_has_a_row_for_every_point(document: BudgetResults) -> None:
     """The score function is named once; every figure has its name for people."""
     rows = cells(document)
     assert [row[0] for row in rows] == ["t * X", "", "", "random", "", ""]
@@ -198,13 +198,13 @@ def test_the_table_has_a_row_for_every_point(document: Budgets) -> None:
         ("age", Value(0.0, 0.0), "0.0 ± 0.0"),
     ],
 )
-def test_figures_in_words(document: Budgets, name: str, value: Value, text: str) -> None:
+def test_figures_in_words(document: BudgetResults, name: str, value: Value, text: str) -> None:
     """Shares as per cent, numbers with a digit; an interval only where there is one, a dash for no number."""
     (row,) = cells(with_value(document, name, value))
     assert row[3 + [*SHOWN].index(name)] == text
 
 
-def test_what_is_printed_says_what_was_replayed(document: Budgets) -> None:
+def test_what_is_printed_says_what_was_replayed(document: BudgetResults) -> None:
     """History, intervals, the table, and the answers of the first score function, each on a line."""
     printed = shown(document).splitlines()
     assert printed[0] == (
@@ -215,23 +215,23 @@ def test_what_is_printed_says_what_was_replayed(document: Budgets) -> None:
     assert printed[-len(texts) :] == [f"t * X: {line}" for line in texts]
 
 
-def test_markup_in_a_score_stays_as_it_is(document: Budgets) -> None:
+def test_markup_in_a_score_stays_as_it_is(document: BudgetResults) -> None:
     """A name in brackets is no colour."""
     curves = [document.curves[0]._replace(score="[bold]t[/bold]")]
-    printed = shown(Budgets(document.evaluations, curves, 40, False, 1.0))
+    printed = shown(BudgetResults(document.evaluations, curves, 40, False, 1.0))
     assert printed.count("[bold]t[/bold]") == 1 + len(answers(document))
 
 
-def test_a_panel_is_said_to_be_one(document: Budgets) -> None:
+def test_a_panel_is_said_to_be_one(document: BudgetResults) -> None:
     """In words and above the figure; the pages that it speaks for are told, not its own."""
-    panel = Budgets(document.evaluations, document.curves, 12_000, True, 1.0)
+    panel = BudgetResults(document.evaluations, document.curves, 12_000, True, 1.0)
     assert "a random sample of 12,000 pages" in shown(panel)
     assert "over samples" in shown(panel)
     assert budget.draw(panel).get_suptitle() == "h.npz: 12,000 pages, estimated from its panel"
     assert budget.draw(document).get_suptitle() == "h.npz: 40 pages"
 
 
-def test_the_lines_of_the_figure_are_the_curves(document: Budgets) -> None:
+def test_the_lines_of_the_figure_are_the_curves(document: BudgetResults) -> None:
     """Each figure in its own panel, a line per score function, with a band where there are intervals."""
     axes: list[Any] = budget.draw(document).axes
     assert [panel.get_title(loc="left") for panel in axes] == [SHOWN[name] for name in DRAWN]
@@ -258,7 +258,7 @@ def point(share: float, fresh: float = 0.0, changes: float = 0.0) -> BudgetPoint
 
 
 def answered(points: list[BudgetPoint]) -> list[str]:
-    return answers(Budgets([], [Curve("t", points)], 100, False, 1.0))
+    return answers(BudgetResults([], [Curve("t", points)], 100, False, 1.0))
 
 
 @given(st.lists(st.one_of(st.integers(1, 10**6), st.floats(1e-6, 1.0)), min_size=1, max_size=5))

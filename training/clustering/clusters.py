@@ -1,9 +1,9 @@
 """Clusters of pages that are alike (Tan et al. 2007, section 4.3), by repeated bisection.
 
-Pages are clustered by words alone first, as thousands of words would outweigh all other features. Of a page's
-words only how near its cluster is to each of the ten largest is then a feature. Ours, where the paper leaves
-it open: 100 clusters at first, at most a tenth of the pages; counts as log(1 + x); every feature with mean 0
-and variance 1.
+Pages are clustered twice, because thousands of words would outweigh all other features. The first clustering
+is by words alone: it gives ten features, the nearness of the page's cluster to each of the ten largest ones
+(`near_largest`). The second is by these and all other features. Ours, where the paper leaves it open: first
+100 clusters, at most a tenth of the pages; counts as log(1 + x); every feature with mean 0 and variance 1.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 class PageFeatures(NamedTuple):
-    """Features by which P pages are clustered."""
+    """Raw data of P pages, from which the features (`FEATURES`, `HISTORY`) are computed."""
 
     urls: Sequence[str]
     """``[P]``, without scheme."""
@@ -68,7 +68,8 @@ def group_pages(
 ) -> PageGroups:
     """Make `clusters` clusters of the pages of a file of contents by their texts of cycle 0.
 
-    Raises HistoryError for more clusters than pages, unknown features, or if scikit-learn is missing.
+    ``features``: names of `FEATURES`; ``seed``: seed of the clustering. Raises HistoryError for more clusters
+    than pages, unknown features, or if scikit-learn is missing.
     """
     return group_texts(contents, contents.texts_at(0), clusters, features, seed)
 
@@ -80,10 +81,7 @@ def group_texts(
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> PageGroups:
-    """Cluster the pages of a file of contents by other texts of theirs, such as those of a crawl's copies.
-
-    ``texts``: ``[P]``; None: no text. ``features``: some of `FEATURES`.
-    """
+    """Cluster pages as `group_pages` does, by ``texts``, ``[P]``; None: no text."""
     history = contents.history
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
     known = [text or "" for text in texts]
@@ -100,7 +98,7 @@ def counts_of(texts: Sequence[str]) -> Floats:
 def cluster(
     pages: PageFeatures, clusters: int, features: Sequence[str], seed: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the cluster of each page, ``[P]``, and for each cluster all by distance: see `nearest`."""
+    """Cluster pages by their features; return each page's cluster, ``[P]``, and `nearest` of all clusters."""
     if not 1 <= clusters <= len(pages.urls):
         raise HistoryError(
             f"--clusters: expected from 1 to {len(pages.urls):,}, the number of pages; found {clusters:,}"
@@ -146,9 +144,10 @@ def counted_words(texts: Sequence[str]) -> Any:
 
 
 def near_largest(terms: Any, seed: int) -> Floats:
-    """How near each page's cluster is to each of the ten largest, as a rank among all clusters: ``[P, 10]``.
+    """Rank of each page's cluster by its distance from each of the ten largest clusters: ``[P, 10]``.
 
-    Pages are clustered by the tf-idf of ``terms``; rank 0 is the cluster itself, 1 the nearest other one.
+    Pages are clustered by the tf-idf of ``terms``, counts of words in pages, ``[P, T]``. Rank 0 is the
+    largest cluster itself, 1 the one nearest to it.
     """
     learn = _library()
     vectors = learn.feature_extraction.text.TfidfTransformer().fit_transform(terms)
@@ -166,8 +165,7 @@ def near_largest(terms: Any, seed: int) -> Floats:
 
 
 def bisected(points: Floats, clusters: int, seed: int) -> tuple[npt.NDArray[np.int32], Floats]:
-    """Bisect the cluster of largest inertia repeatedly; return each point's cluster, ``[P]``, and the
-    centroids.
+    """Bisect the cluster of largest inertia repeatedly: return each point's cluster, ``[P]``, and centroids.
 
     There are fewer clusters where fewer points differ.
     """
@@ -207,15 +205,15 @@ def _library() -> Any:
 
 
 class RecordedCycles(NamedTuple):
-    """Mapping of a history's cycles to the recorded cycles of its file of contents."""
+    """Mapping of a history's cycles to those of its file, of which it is a part or takes several as one."""
 
     first: int = 0
-    """Cycles, of the length of the history's, that the file has before its first one."""
+    """Cycles of the history's length that the file has before the history's first cycle."""
     every: int = 1
-    """Recorded cycles in a cycle of the history."""
+    """Cycles of the file in a cycle of the history."""
 
     def texts(self, contents: ContentHistory, cycles: npt.NDArray[np.int64]) -> list[str | None]:
-        """Text of every page in the cycle of the history that ``cycles`` has for it, ``[P]``."""
+        """Text of every page, ``[P]``, each in its cycle of the history, ``cycles[P]``."""
         recorded = (self.first + cycles) * self.every
         versions = contents.version[recorded, np.arange(len(cycles))]
         return [contents.texts[number] for number in versions.tolist()]
@@ -229,7 +227,10 @@ def regrouping(
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> Regrouping:
-    """Make a `Regrouping`: by it a replay clusters its copies anew, every ``every_cycles`` cycles."""
+    """Make a `Regrouping`: a replay clusters pages anew by their copies, every ``every_cycles`` cycles.
+
+    ``cycles``: how the replayed history's cycles lie in `contents`.
+    """
 
     def group(copies: npt.NDArray[np.int64]) -> PageGroups:
         return group_texts(contents, cycles.texts(contents, copies), clusters, features, seed)
@@ -353,7 +354,7 @@ def _past(state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
 
 
 def links_between(copies: StoredCopies, described: Sequence[Description]) -> Links:
-    """Find links between known pages of a store, each once, none from a page to itself."""
+    """Find links from described pages to known ones, each once, none to the page itself."""
     hashes = np.fromiter(map(link_hash, copies.urls), np.uint64, copies.known)
     order = np.argsort(hashes, kind="stable")
     size = np.array([len(one.links) for one in described], np.intp)
@@ -417,7 +418,7 @@ def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
 def _of_keys(
     groups: PageGroups, keys: npt.NDArray[np.uint64], known_keys: npt.NDArray[np.uint64]
 ) -> PageGroups:
-    """Groups of the pages that have the given keys; raises ValueError if the file knows none of them."""
+    """Groups of the pages with ``known_keys``; ValueError if none is in ``keys``, the pages of `groups`."""
     order = np.argsort(keys)
     nearest = order[np.minimum(np.searchsorted(keys[order], known_keys), len(keys) - 1)]
     is_known = keys[nearest] == known_keys

@@ -97,7 +97,7 @@ def differ(
     others: Sequence[str],
     crawl: CrawlChoices,
 ) -> Difference:
-    """Compare two score functions over several test sets; each may be a different one on each set."""
+    """Compare on each of `histories` its function of ``texts`` with its function of ``others``."""
     common, ones, twos, one_alone, other_alone = [], [], [], [], []
     site_counts: dict[str, list[int]] = {}
     for history, text, other in zip(histories, texts, others, strict=True):
@@ -130,7 +130,7 @@ def differ(
 
 
 def class_names(name: str) -> list[str]:
-    """Names of the classes in `CLASSES` of a terminal: ``0``, ``1``, ``2``, ``3–4``, ..., ``9+``."""
+    """Names of a terminal's classes of values in `CLASSES`: ``0``, ``1``, ``2``, ``3–4``, ``5–8``, ``9+``."""
     bounds = CLASSES[name]
     texts = [f"{low}" if high - low == 1 else f"{low}–{high - 1}" for low, high in itertools.pairwise(bounds)]
     return [*texts, f"{bounds[-1]}+"]

@@ -78,10 +78,11 @@ def contest(
     policies: Sequence[str],
     in_use: str | None = None,
 ) -> Contest:
-    """Make the `Contest` of a command line: score functions `named` and `scores`, and `policies`.
+    """Make the `Contest` of a command line, of score functions and policies.
 
-    Without score functions it has those of `DEFAULT_SCORES` that the history can replay, unless all policies
-    need none. ``named``: texts by options such as ``--all``; ``in_use``: the crawl's function, put first.
+    ``in_use``: the crawl's function; ``named``: functions that an option such as ``--all`` stands for. With
+    neither ``named`` nor ``scores``: those of `DEFAULT_SCORES` that the history can replay, unless no policy
+    needs one.
     """
     texts = [one for text in policies for one in (_known(history) if text == EVERY else [text])]
     live = [text for text in texts if not is_oracle_baseline(text)]
@@ -204,10 +205,9 @@ def evaluate(
 ) -> Evaluation:
     """Replay score functions, and policies that need none, on a history, and take the means of metrics.
 
-    ``policies``: see `Contest`; ``weighted``: compute the metrics `training.replaying.metrics.WEIGHTED` too;
-    ``by_time``: and `COSTED`; ``first_cycle``: number of the history's first cycle in its file;
-    ``advance`` is called after each replay. Raises HistoryError, ScoreError, ExpressionError or PolicyError,
-    before any replay where it can.
+    ``policies``: see `Contest`; ``weighted``: compute the weighted NDCG too; ``by_time``: also changes per
+    second; ``first_cycle``: number of the history's first cycle in its file; ``advance`` is called after
+    each replay. Raises HistoryError, ScoreError, ExpressionError or PolicyError, before any replay if it can.
     """
     several = Contest(scores, policies).contenders(crawl)
     default_policy = crawl.policy or policy_of(None)
@@ -248,7 +248,7 @@ def evaluate(
 
 
 def costs(ruled: Evaluation, free: Evaluation) -> list[str]:
-    """Lines on what promise rules cost: each score function's change rate with rules and without."""
+    """Lines on the change rates of functions with promise rules (GP4C_RULES), ``ruled``, and without them."""
     lines = []
     for one, other in zip(ruled.results, free.results, strict=False):
         with_rules, without = (result.metrics["change_rate"].mean for result in (one, other))

@@ -69,7 +69,7 @@ class LeaderboardRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Rows of a leaderboard, in the order given."""
+    """Score functions, each compared with the reference, in the order of the evaluations."""
 
     evaluations: list[Evaluation]
     """The evaluation with each seed."""
@@ -109,7 +109,7 @@ def leaderboard(
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Leaderboard:
-    """Replay score functions and policies with several seeds, and rank them.
+    """Replay score functions and policies with several seeds, and compare each with the reference.
 
     The seeds are ``crawl.seed``, ``crawl.seed + 1``, and so on. The reference row is the default function,
     or `STAND_IN` where the history cannot replay that one. Raises what `evaluate` raises.
@@ -134,7 +134,7 @@ def leaderboard(
 
 
 def rank(evaluations: list[Evaluation], against: str) -> Leaderboard:
-    """Make the leaderboard of evaluations with different seeds; ``against``: name of the reference row."""
+    """Compare the rows of evaluations with different seeds; ``against``: name of the reference row."""
     results = [one.results for one in evaluations]
     reference = next(number for number, one in enumerate(results[0]) if one.score == against)
     values = {

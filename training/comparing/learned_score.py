@@ -1,4 +1,4 @@
-"""Function of a score file replayed on its test set, and the history that it records."""
+"""Replay of a score file's function on the test set of the history that it was learned on."""
 
 import dataclasses
 import json
@@ -42,7 +42,7 @@ class LearnedScore(NamedTuple):
 
 
 class ScoreTrials(NamedTuple):
-    """A score file's function (`LEARNED`), the baselines and the oracle on its test set."""
+    """A score file's function (under the name `LEARNED`), the baselines and the oracle on its test set."""
 
     trials: Trials
     tried: list[str]
@@ -82,10 +82,11 @@ def read_learned(path: Path) -> LearnedScore:
     )
 
 
-def try_again(path: Path, learned: LearnedScore, history: ChangeHistory, metric: str) -> ScoreTrials:
-    """Replay the file's function, the baselines and the oracle; the best baseline is the best by `metric`.
+def try_learned(path: Path, learned: LearnedScore, history: ChangeHistory, metric: str) -> ScoreTrials:
+    """Replay a score file's function, the baselines and the oracle on the file's test set.
 
-    Raises ScoreError where no test set of `history` gives the value that the file at `path` records.
+    The function's visits are compared with those of the baseline that is best by `metric`. Raises ScoreError
+    where no test set of `history` gives the value that the file at `path` records.
     """
     choices = learned.choices()
     budget = choices.budget
@@ -137,7 +138,7 @@ def plain(content: Any) -> Any:
 
 
 def recorded_choices(recorded: Json) -> Choices:
-    """Choices from the mapping that results or a score file record, which has `Parameters` among them.
+    """Choices from the flat mapping of `Choices` and `Parameters` that results or a score file record.
 
     Raises LearningError or ExpressionError for what cannot be used.
     """

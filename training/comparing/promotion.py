@@ -94,9 +94,9 @@ class Decision:
 
 
 def chance(differences: Floats) -> float:
-    """P value of the mean of paired differences, if the true mean is 0.
+    """P value of a one-sided paired t-test: small if the mean of `differences` is clearly above 0.
 
-    ``differences``: float64 ``[cycles]``. One-sided paired t-test. What a score function does not find in
+    ``differences``: float64 ``[cycles]``. What a score function does not find in
     a cycle is still there in the next: differences of neighbouring cycles have opposite signs more often than
     not (correlation about -0.3). So the test is over means of `BLOCK_CYCLES` consecutive cycles (the
     oldest ones that fill no block are left out); over single cycles if there are fewer than
@@ -141,10 +141,10 @@ def decide(
     choices: Choices,
     cycles: int,
 ) -> Decision:
-    """Compare two score functions on the newest `cycles` of a history that neither was learned on.
+    """Compare two score functions on the newest `cycles` of a history.
 
-    Both are replayed from the beginning: each is judged on the state that it brought about itself. Raises
-    HistoryError for too few cycles.
+    The caller gives pages that neither was learned on. Both are replayed from the first cycle, so that each
+    is judged on the state that its own visits brought about. Raises HistoryError for too few cycles.
     """
     if not LEAST_CYCLES <= cycles <= history.cycles - choices.warmup:
         raise HistoryError(
@@ -207,7 +207,7 @@ class Verdict(NamedTuple):
 
 
 def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
-    """Whether to promote, and why: if better in the fitness, with freshness significantly not worse."""
+    """Whether to promote, and why: if better in the fitness, and not worse in freshness by `GUARD_MARGIN`."""
     if not goal.better:
         return False, f"its {goal.name} is not significantly better (p above {LEVEL:g})"
     if guard.worse:
@@ -244,11 +244,10 @@ PAGE_SHARES: Final = (3 / 8, 1 / 8, 4 / 8)
 
 
 def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[HistorySplit, int]:
-    """Split a history for learning and for judging (its test part); also return the number of cycles to
-    judge.
+    """Split a history for learning and for judging (its test part); return also the cycles to judge.
 
-    Half of the pages and half of the cycles each: learning sees the older cycles of its pages, three
-    quarters of them for training and one for validation; the others are judged over their newer cycles.
+    Training gets 3/8 of the pages and validation 1/8, both with the older half of the cycles. The test part
+    has the other pages in all cycles, to be judged on the newer half.
     A page's part follows from its key and the seed alone (`scrapy_gp4c.scoring.ranking.draws`): it stays the
     same while pages come and go, and whatever the order in which the crawl found them. Histories without
     keys divide by position.
@@ -280,10 +279,10 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Histor
 
 
 def divide_by_units(history: ChangeHistory, choices: Choices) -> tuple[HistorySplit, int, Division]:
-    """Split a history as `divide` does, by the best of `Choices.units`; also return that unit.
+    """Split a history as `divide` does, by the first of `Choices.units` that is fit; also return that unit.
 
-    It is the first by which each part has at least half of its share of the pages: where a few sites have
-    nearly all, whole sites may leave a handful of pages to judge on.
+    By a fit unit each part has at least half of its share of the pages: where a few sites have nearly all,
+    whole sites may leave a handful of pages to judge on. If none is fit, the last is taken.
     """
     *others, last = choices.units(history)
     least_pages = [history.pages * share / 2 for share in PAGE_SHARES]
@@ -426,7 +425,7 @@ def budget_of_crawl(source: Path, otherwise: float, console: Console) -> float:
 def policy_of_crawl(source: Path, console: Console) -> str:
     """Policy of the crawl's newest cycle, printed on `console`; the default without a store.
 
-    Raises PolicyError where the record names code: only who gives the command may name that.
+    Raises PolicyError for the dotted path of a class: only an argument of the command may name code.
     """
     text = str((_last_record(source) or {}).get("policy") or TOP_K.text)
     try:

@@ -55,7 +55,7 @@ def half_width(sample: Floats, *, error_first: bool = True) -> float:
 
 
 def t_quantile(degrees: int) -> float:
-    """Half width of a 95% interval in standard errors (Student's t), with so many degrees of freedom."""
+    """Factor of the standard error in a 95% interval's half width (Student's t), by degrees of freedom."""
     return float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
@@ -109,9 +109,9 @@ def duel(one: Floats, other: Floats) -> Duel:
 
 
 def paired(one: Floats, other: Floats) -> Floats:
-    """Differences of two functions' values, ``[F, C]`` each: of the means of each fold, ``[F]``.
+    """Difference of two functions' mean values in each fold, ``[F]``, because a fold's cycles are dependent.
 
-    Cycles of a fold are not independent. With a single fold: the difference in each cycle, ``[C]``.
+    ``one``, ``other``: ``[F, C]``. With a single fold: the difference in each cycle, ``[C]``.
     """
     return np.asarray((one - other).mean(axis=1) if len(one) > 1 else (one - other)[0])
 

@@ -51,11 +51,10 @@ def try_out(
     at_smaller_budgets: Collection[str],
     crawl: CrawlChoices,
 ) -> Trials:
-    """Replay every function on the test set of every fold, some of them with smaller budgets too.
+    """Replay every function on the test set of every fold.
 
-    ``at_smaller_budgets``: their names. Budgets are shares of a test set's pages; one of less than a page is
-    left out. Raises HistoryError, ScoreError or
-    ExpressionError as `training.replaying.replay.replay`.
+    ``at_smaller_budgets``: names of those that are replayed with the budgets of `SMALLER` too, except budgets
+    below one page. Raises HistoryError, ScoreError or ExpressionError as `training.replaying.replay.replay`.
     """
     series, budget = _series(tests, functions, crawl), crawl.budget
     tried = {name: texts for name, texts in functions.items() if name in at_smaller_budgets}

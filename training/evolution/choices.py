@@ -122,8 +122,8 @@ class Choices:
     def units(self, history: ChangeHistory) -> tuple[splits.Division, ...]:
         """Units by which `history` may be split, in order of preference: `divided_by` takes a usable one.
 
-        ``auto`` is single pages; with terminals of related pages whole sites, else whole directories, else
-        single pages.
+        They are the chosen `division` alone. ``auto``: single pages, or with terminals of related pages whole
+        sites, whole directories, single pages.
         """
         if self.division != "auto":
             return (self.division,)
@@ -173,7 +173,7 @@ class Choices:
 
     @property
     def measure(self) -> str:
-        """Name of the fitness, for a front with that of freshness after a comma, for `load_measure`."""
+        """Argument of `load_measure`: name of the fitness, with a front such as ``change_rate,freshness``."""
         return f"{self.fitness},{GUARD}" if self.front else self.fitness
 
     @property
@@ -215,8 +215,8 @@ def prepare_splits(
 ) -> list[PreparedSplit]:
     """Prepare the training, validation and test split of every fold for replay.
 
-    ``history_splits``: splits drawn by the caller, of whole ``unit``; None: those of `Choices.split`. Raises
-    HistoryError or LearningError for a history from which these choices cannot learn.
+    ``history_splits``: splits that the caller drew of whole units, ``unit``; None: those of `Choices.split`.
+    Raises HistoryError or LearningError for a history from which these choices cannot learn.
     """
     budget = choices.budget
     if isinstance(budget, int):

@@ -1,5 +1,6 @@
-"""Learning of the functions that rank hubs, first visits and known pages, from crawls of a growing site.
+"""Learning of the functions that rank hubs, first visits and known pages, from replays of a growing site.
 
+A hub is a page that is visited because it links to new pages.
 The fitness of a function is the mean, over the training cycles and `REPLAYS` replays, of the weighted share
 of the existing pages of which the crawl holds the current copy. A page that was not discovered yet counts as
 missing. The other functions of the crawl stay as they are; `learn_jointly` learns several in turn.
@@ -86,7 +87,7 @@ class DiscoveryChoices:
 
 
 class DiscoveryReplay(NamedTuple):
-    """Results of one function, over its `REPLAYS` replays."""
+    """Fitness and discovery of new pages by one function, over its `REPLAYS` replays."""
 
     current: Floats
     """Fitness in each cycle after the warm-up, mean over the replays: ``[cycles]``."""
@@ -107,7 +108,7 @@ class DiscoveryCandidate(NamedTuple):
 
     @property
     def selected(self) -> float:
-        """Value by which the best function is selected, the highest one: `training` + `validation`."""
+        """Value by which functions are selected, the highest first: `training` + `validation`."""
         return self.training + self.validation
 
 

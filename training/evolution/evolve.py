@@ -49,7 +49,7 @@ def named_functions(names: Collection[str]) -> dict[str, str]:
 def named_candidates(names: Collection[str]) -> tuple[str, ...]:
     """Named functions that compete with evolved ones in the selection.
 
-    They are `scrapy_gp4c.scoring.named.PURPOSES` and the functions that need no terminals but `names`.
+    They are the functions of `scrapy_gp4c.scoring.named.PURPOSES` and all whose terminals are in `names`.
     """
     return tuple(dict.fromkeys((*PURPOSES, *named_functions(names))))
 
@@ -60,7 +60,7 @@ def named_expression(text: str) -> Expression:
 
 
 def _form(name: str, names: Collection[str]) -> Expression:
-    """Canonical expression of the function `name`, in its variant for pages with the terminals `names`.
+    """Canonical expression of the function `name`, in its variant for the terminals `names`.
 
     Variants differ in whether they read pages' claims of modification and their sizes.
     """
@@ -352,6 +352,7 @@ def primitive_set(
     """DEAP's untyped primitive set: the papers' functions, terminals and constants.
 
     ``known``: further constants and operators that may occur in trees; none of them is drawn at random.
+    ``protected_division``: key of `QUOTIENTS`, for the quotient of a division by zero.
     """
     primitives = gp.PrimitiveSet("score", 0)
     for function in FUNCTIONS:

@@ -89,8 +89,6 @@ def undominated(values: Sequence[tuple[float, float]]) -> list[int]:
 
 
 class _Scored(NamedTuple):
-    """Individual with its canonical form, outcome and values of both objectives."""
-
     tree: Individual
     form: Expression
     outcome: Outcome | None
@@ -118,9 +116,9 @@ class FrontEvolution(Evolution):
         return max(individual.value for individual in self.best_individuals)
 
     def ask(self) -> dict[str, Expression]:
-        """As `Evolution.ask`, and after `restore` the parents and best individuals, to be evaluated again.
+        """Texts as of `Evolution.ask`, with those of parents and best individuals that have no outcome.
 
-        Parents compete with their children, so that their outcomes are needed too.
+        Outcomes of parents are lost by `restore`, and are needed because parents compete with their children.
         """
         parents = self.population
         waiting = bool(self._forms)

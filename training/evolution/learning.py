@@ -57,7 +57,7 @@ _COMPILED: Final[set[bytes]] = set()
 
 
 class CompilingRequest(NamedTuple):
-    """History and metrics whose replay in another process compiles the numba code, pickled to its stdin."""
+    """Request to a process to compile numba code, by a replay of `prepared`: see `compiled_beside`."""
 
     prepared: PreparedHistory
     metrics: tuple[str, ...]
@@ -369,10 +369,9 @@ def _front(
 
 
 def others(choices: Choices, prepared: PreparedHistory) -> dict[str, str]:
-    """Functions to compare a learned one with, `Choices.in_use` first: name -> the same text.
+    """Functions to compare a learned one with, `Choices.in_use` first: name -> score argument (its name).
 
-    The text is a score argument, as `training.replaying.replay.load` takes it. Functions that the history
-    `prepared` cannot replay are left out.
+    Functions that the history `prepared` cannot replay are left out.
     """
     names = choices.parameters.terminals
     of_related = named_functions(names) if uses_related_pages(names) else ()

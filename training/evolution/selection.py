@@ -197,10 +197,11 @@ class SelectedFunction(NamedTuple):
 
 
 class UnsimplifiedSelection(NamedTuple):
-    """Function that a selection rule picked, before it is simplified; ``pair``: its values per cycle."""
+    """Function that a selection rule picked, before it is simplified."""
 
     text: str
     pair: tuple[Values, Values]
+    """Values per cycle in training, and in validation."""
     run: int
     selected: float
 

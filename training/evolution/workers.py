@@ -114,7 +114,7 @@ class Fitness(NamedTuple):
 
 @lru_cache
 def load_fitness(name: str) -> Fitness:
-    """Load the fitness `name`: a metric of `MEASURES`, `IMPACT`, or the dotted path of a function.
+    """Load the fitness `name`: a metric of `MEASURES`, ``impact``, or the dotted path of a function.
 
     The function takes a `ReplayResult` with every metric and returns one number per scored cycle, higher is
     better. Raises LearningError for any other name.
@@ -166,7 +166,7 @@ def values_of_all(
 ) -> list[Values]:
     """Replay the score functions `texts` together, and return the fitness per scored cycle of each, in order.
 
-    Arrays are ``[scored cycles]``, or ``[2, scored cycles]`` for a pair.
+    Arrays are ``[scored cycles]``, or ``[2, scored cycles]`` for a pair. ``clock``: of the terminals.
     """
     functions = [of_expression(named_expression(text), text, clock) for text in texts]
     return [
@@ -382,7 +382,7 @@ def _processes(n_jobs: int) -> Iterator[Workers]:
 def _begin_process(lifeline: Connection) -> None:
     """Initialise a worker process: it ignores Ctrl-C, and ends when the parent's end of `lifeline` closes.
 
-    The kernel closes that end also when the parent is killed; workers would wait for a lock forever then.
+    The kernel closes that end also if the parent is killed. Without it workers would wait for a lock forever.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(100_000, 50, 50)  # the caches stay, and collections would look through all of them

@@ -22,13 +22,13 @@ FIRST_SIGHT: Final = "site<TAB>page<TAB>age[<TAB>bytes]"
 
 
 def read_claims(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt.NDArray[Any]:
-    """Read claims about the pages of `history` from a file of lines `LINE`, plain or gzip: dtype
-    `DATED_CLAIM`.
+    """Read claims about the pages of `history` from a file, plain or gzip: dtype `DATED_CLAIM`.
 
-    ``kind``: a name of `scrapy_gp4c.scoring.hints.KINDS`. ``cycle``: the cycle that reads the claim; the next
-    plan is the first that knows it. ``value``: the first cycle whose visit sees the change, by default the
-    same cycle; of a kind that claims a duration, its cycles. Cycles become those of a replay that begins with
-    ``first_cycle``. Claims about other pages are left out. Raises HistoryError, which names the line.
+    Lines are ``site<TAB>page<TAB>kind<TAB>cycle[<TAB>value]``. ``kind``: a name of
+    `scrapy_gp4c.scoring.hints.KINDS`. ``cycle``: when the crawl reads the claim; the next plan knows it.
+    ``value``: the claimed duration in cycles, or else the first cycle in which a visit sees the change, by
+    default ``cycle``. Cycles are renumbered so that ``first_cycle`` is 1. Claims about other pages are left
+    out. Raises HistoryError, which names the line.
     """
     rows = []
     for line_number, line, page, fields in lines_about(path, history):
@@ -52,11 +52,10 @@ class FirstSight(NamedTuple):
 
 
 def read_first_sight(path: Path, history: ChangeHistory, first_cycle: int = 1) -> FirstSight:
-    """Read ages and sizes of pages at their first response from lines `FIRST_SIGHT`; either may be empty:
-    unknown.
+    """Read ages and sizes of pages at their first response: lines ``site<TAB>page<TAB>age[<TAB>bytes]``.
 
-    ``age``: cycles from the newest change that the first answer dates (``Last-Modified``, say) to cycle 1.
-    ``bytes``: length of the body. As for `read_claims` otherwise.
+    ``age``: cycles, at cycle 1, since the change that the first response dates, by ``Last-Modified``, say.
+    ``bytes``: length of the body. Either may be empty if unknown. As for `read_claims` otherwise.
     """
     rows, size_bytes = [], np.zeros(history.pages, np.int64)
     for line_number, line, page, fields in lines_about(path, history):
@@ -134,8 +133,7 @@ def _dated(rows: Sequence[tuple[int, int, int, int]], first_cycle: int) -> npt.N
 
 
 def of_crawl(claims: npt.NDArray[Any], position: npt.NDArray[Any], before: int) -> npt.NDArray[Any]:
-    """Convert a crawl's claims to pages and cycles of a history: dtype `DATED_CLAIM`, in order of cycles and
-    pages.
+    """Convert a crawl's claims to pages and cycles of a history: dtype `DATED_CLAIM`, by cycle and page.
 
     ``claims``: with the same fields, in the crawl's cycles; ``position``: of each of the crawl's pages in the
     history, -1: not in it; ``before``: the crawl's cycles before cycle 1 of the history.

@@ -4,8 +4,8 @@ Three formats, each also gzip-compressed, told apart by the file's content (docs
 
 * text: one page per line, character i is ``1`` if the page changed between cycle i - 1 and cycle i,
   else ``0`` (the format of BRDC'12 as the authors' program read it);
-* TSV: ``site<TAB>page<TAB>bits``, of a fourth column its ``weight``, lines that start with ``#`` skipped;
-  in the bits ``.`` means that the outcome of the cycle was not observed;
+* TSV: ``site<TAB>page<TAB>bits``, then perhaps evidence as JSON (`state_field`), and lines that start with
+  ``#``, which are skipped; in the bits ``.`` means that the outcome of the cycle was not observed;
 * npz: NumPy arrays ``changed`` bool ``[cycles, pages]``, ``site`` integer ``[pages]``, and optionally
   ``weight`` float ``[pages]``, ``observed`` bool ``[cycles, pages]``, and ``site_names`` and
   ``page_names``, either arrays of strings or uint8 (UTF-8, a null byte after each name).
@@ -180,7 +180,6 @@ def read_arrays(
 
 
 def _header(archive: zipfile.ZipFile, name: str) -> ArrayHeader:
-    """Read the header of the array `name`; raises ValueError for bytes that are no such header."""
     with archive.open(f"{name}.npy") as file:
         if np.lib.format.read_magic(file) == (1, 0):
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -204,10 +203,9 @@ _EVIDENCE: Final = tuple(f'"{name}"'.encode() for name in EVIDENCE)
 
 
 def page_evidence(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> PageEvidence:
-    """Parse the evidence of pages from the numbers and fields of their lines; by default weights are 1,
-    others 0.
+    """Parse the evidence of pages from the numbers and fields of their lines; raises HistoryError.
 
-    Raises HistoryError, which names the line.
+    By default weights are 1, other values 0.
     """
     weight, size, latency_ms = np.ones(len(rows)), np.zeros(len(rows), "u1"), np.zeros(len(rows), "u2")
     ends = list(itertools.accumulate((row[2].count(b"1") for _, row in rows), initial=0))
@@ -227,7 +225,10 @@ def page_evidence(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> PageEv
 
 
 def state_field(history: ChangeHistory, page: int, flipped: npt.NDArray[np.uint64]) -> Iterator[bytes]:
-    """Yield the fourth field of a page's line, unless it is empty: evidence of the page as JSON."""
+    """Yield the fourth field of a page's line, JSON such as ``{"first_cycle": 1, "size": 9}``, unless empty.
+
+    ``flipped``: part of `ChangeHistory.flipped` for this page.
+    """
     state: dict[str, Any] = {}
     if history.weight is not None and history.weight[page] != 1.0:
         state["weight"] = float(history.weight[page])
@@ -382,7 +383,6 @@ def _read_npz(path: Path, file: IO[bytes]) -> HistoryFields:
 
 
 def _check_headers(path: Path, needed: str, headers: dict[str, ArrayHeader]) -> None:
-    """Raise HistoryError for an archive whose shapes are not those of a history, or do not fit its size."""
     if missing := {"changed", "site"} - headers.keys():
         raise HistoryError(
             f"{path}: {needed}; {' and '.join(sorted(missing))} missing, "

@@ -30,9 +30,9 @@ SAMPLE: Final = 20_000
 
 
 class CrawlOutcomes:
-    """Outcomes of visits in all finished cycles of a store: ``[cycles + 1, P]`` each; row c is store cycle c.
+    """Outcomes (`judged`, `changed`) of visits in all finished cycles of a store: row c is store cycle c.
 
-    The P pages are those of the control group (``GP4C_PANEL``) if there is one, unless ``everything``.
+    Its P pages are all if ``everything``; else the control group (``GP4C_PANEL``), if there is one.
     """
 
     def __init__(self, store: Store, everything: bool) -> None:
@@ -249,10 +249,10 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Cha
 def flipped_of(
     flipped: Array, position: npt.NDArray[Any], changed: npt.NDArray[np.bool_], first_cycle: int
 ) -> npt.NDArray[np.uint64] | None:
-    """Fingerprint bits of a history's changes, as `ChangeHistory.flipped`; None where none is known.
+    """`ChangeHistory.flipped` from the bits that a store has for its visits; None where no bit is known.
 
-    ``flipped``: of the store, dtype `FLIPPED`; ``position``: of the store's pages in the history, -1: none. A
-    change drawn between two visits gets, in the last of its cycles, what the second visit found.
+    ``flipped``: of the store, dtype `FLIPPED`; ``position``: of the store's pages in the history, -1: none.
+    ``changed``: of the history; a visit's bits go to the last change up to the visit's cycle.
     """
     cycles = len(changed)
     page, row = position[flipped["page"]], flipped["cycle"] - first_cycle
@@ -296,7 +296,7 @@ def _seen_now_and_then(
 def _identities(
     store: Store, chosen: npt.NDArray[np.intp]
 ) -> tuple[npt.NDArray[np.int32], PackedNames, PackedNames]:
-    """Number of each page's site (the host of its URL), names of the sites, and names of the pages (URLs)."""
+    """Site numbers, names of sites (hosts), names of pages (URLs)."""
     hosts: dict[str, int] = {}
     site, names = np.empty(len(chosen), np.int32), PackedNames()
     shown = Credentials.of_store(store.cycles()).url

@@ -97,7 +97,7 @@ class GrowthHistory:
 
 
 def numbered_links(links: Array, position: Array) -> npt.NDArray[Any]:
-    """Links with renumbered pages, dtype `LINK`; ``position``: new number of each page, -1: its links go."""
+    """Links with renumbered pages, dtype `LINK`; ``position``: new number of each page, -1: without links."""
     inner = links[(position[links["source"]] >= 0) & (position[links["target"]] >= 0)]
     numbered = np.empty(len(inner), LINK)
     numbered["source"], numbered["target"] = position[inner["source"]], position[inner["target"]]
@@ -106,9 +106,10 @@ def numbered_links(links: Array, position: Array) -> npt.NDArray[Any]:
 
 
 def write_growth(path: Path, growth: GrowthHistory) -> None:
-    """Write an npz archive that is a history too, of the pages that were there from the start.
+    """Write an npz archive of all pages for `read_growth`.
 
-    Raises HistoryError for a name that it cannot hold.
+    As a history without growth it is read without pages born later. Raises HistoryError for a name with a
+    null character.
     """
     known = replace(growth.history, observed=growth.observed)
     arrays = {name: getattr(growth, name) for name in ("born", "finder", "claims", "links")}
@@ -148,9 +149,9 @@ def read_export_growth(path: Path) -> GrowthHistory:
 def read_store_growth(path: Path, source: str | None = None) -> GrowthHistory:
     """Read a growth history from the store of a crawl that visited its pages in every cycle.
 
-    A page is born in the cycle in which the crawl found it, at the latest. Cycle c of the crawl is c - 1 of
-    the history. ``source``: name in messages. Raises HistoryError for a directory that is no store, or whose
-    pages were visited now and then.
+    A page's birth is the cycle in which the crawl found it. Cycle c of the crawl is c - 1 of the history.
+    ``source``: name in messages. Raises HistoryError for a directory that is no store, or whose pages were
+    visited now and then.
     """
     from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
 
@@ -205,7 +206,6 @@ def _growth_of(store: Store, source: str) -> GrowthHistory:
 
 
 def _links_of(store: Store, position: Array) -> npt.NDArray[Any]:
-    """Links found by `scrapy gp4c cluster`; ``position``: of each page in the history, -1: none."""
     clusters = store.clusters()
     if clusters is None:
         return np.empty(0, LINK)
@@ -216,8 +216,7 @@ def _links_of(store: Store, position: Array) -> npt.NDArray[Any]:
 
 
 def read_growth(path: Path) -> GrowthHistory:
-    """Read a growth history from an npz archive of `write_growth`, a crawl's store (a directory), or its
-    export.
+    """Read a growth history from an archive of `write_growth`, a crawl's store (a directory), or its export.
 
     Raises HistoryError, which names what was expected and found.
     """

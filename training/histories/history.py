@@ -24,8 +24,10 @@ Ints = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Impact:
-    """Values for a search of refreshing copies (delta-Q_A): all pairs of versions of P pages, and live
-    versions."""
+    """Gains of search quality by refreshing copies of P pages, for all pairs of a page's versions.
+
+    They are estimates, delta-Q_A of Pandey & Olston 2005. A live version is the one on the site in a cycle.
+    """
 
     version: npt.NDArray[np.int32]
     """``[D + 1, P]``: number of each page's live version in cycles 0..D, 0 for its first."""
@@ -35,15 +37,14 @@ class Impact:
     gain: npt.NDArray[np.float32]
     """By page, held version and live version: delta-Q_A of the refresh, in ppm of cycle 0's usefulness."""
     quality: Callable[[Ints], Floats] | None = None
-    """Exact search quality ``[C]`` of the copies in the last C cycles, versions ``[C, P]``; None: these are
-    not all pages of the search."""
+    """Exact search quality ``[C]`` of copies in the last C cycles, versions ``[C, P]``; None: pages lack."""
     difference: npt.NDArray[np.float32] | None = None
     """``[D, P]``: share of the shingles in which a page's text of each cycle differs from that before."""
     clicks: Callable[[], Floats] | None = None
-    """Mean number of views of each page per cycle: ``[P]``; None: these are not all pages of the search."""
+    """Mean number of views of each page per cycle: ``[P]``; None: pages of the search are missing."""
 
     def between(self, held: Ints, live: Ints, pages: Ints | slice = slice(None)) -> Floats:
-        """delta-Q_A of refreshing pages from held to live versions, ``[pages]``; 0 where these are equal."""
+        """Gains of refreshing pages from held to live versions, ``[pages]``; 0 where these are equal."""
         position = self.start[pages] + held.astype(np.int64) * self.versions[pages] + live
         gain: Floats = self.gain[position].astype(np.float64)
         return gain
@@ -68,8 +69,7 @@ class Impact:
         )
 
     def unrefreshed(self, warmup: int) -> Floats:
-        """Sum of delta-Q_A over pages last refreshed in cycle `warmup`, in every later one: ``[D -
-        warmup]``."""
+        """Gain of refreshing all pages in each later cycle, if none was since `warmup`: ``[D - warmup]``."""
         held = self.version[warmup]
         return np.array([self.between(held, live).sum() for live in self.version[warmup + 1 :]])
 
@@ -141,8 +141,8 @@ class ChangeHistory:
     latency_ms: npt.NDArray[np.uint16] | None = None
     """``[P]``: download time of each page, 0 where none was measured; None: unknown."""
     flipped: npt.NDArray[np.uint64] | None = None
-    """Bits in which the fingerprints of each change differ, page by page in order of cycles; 0: not known.
-    None: unknown of all."""
+    """A number for each change, by page and cycle, whose 1-bits are those of the fingerprint that changed.
+    0: not known; None: unknown of all."""
 
     def __post_init__(self) -> None:
         changed, site = np.asarray(self.changed), np.asarray(self.site)
@@ -227,7 +227,7 @@ class ChangeHistory:
         )
 
     def _flipped_of(self, pages: npt.NDArray[Any] | slice, cycles: slice) -> npt.NDArray[np.uint64]:
-        """The entries of `flipped` for the changes of some pages in some cycles."""
+        """Part of `flipped` for the changes of some pages in some cycles."""
         assert self.flipped is not None
         page, cycle = np.nonzero(self.changed.T)
         begin, end, _ = cycles.indices(self.cycles)
@@ -266,7 +266,7 @@ class ChangeHistory:
 
     @property
     def sizes(self) -> npt.NDArray[np.uint8]:
-        """Classes of the sizes of all pages, 0 by default: ``[P]``."""
+        """Class of each page's size, see `scrapy_gp4c.scoring.sizes`, 0 where unknown: ``[P]``."""
         return np.zeros(self.pages, np.uint8) if self.size is None else self.size
 
     @property

@@ -60,7 +60,7 @@ class PackedNames(Sequence[str]):
         return selection
 
     def raw(self, i: int) -> bytes:
-        """Name i as it stands in the file; IndexError beyond the last."""
+        """Name i, not decoded; IndexError beyond the last."""
         if not -len(self) <= i < len(self):
             raise IndexError(i)
         position = i % len(self) if self._chosen is None else int(self._chosen[i])

@@ -32,7 +32,7 @@ class Regrouping(NamedTuple):
 
 
 class Neighbours:
-    """Groups of a history's related pages, made on demand: reading names takes as long as reading a file."""
+    """Groups of a history's related pages; those by names are made when they are first asked for."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class Neighbours:
         page_names: Sequence[str] | None,
         weight: npt.NDArray[np.float64] | None = None,
     ) -> None:
-        """Group by the directory in the names, paths or URLs; without names by ``site`` alone.
+        """Without ``page_names`` (paths or URLs), whose directories group pages, ``site`` alone groups them.
 
-        ``weight``: popularity of pages.
+        ``weight``: importance of pages, from which `popularity` follows.
         """
         self._weight = weight
         self._site = site

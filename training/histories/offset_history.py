@@ -342,7 +342,7 @@ def _by_cycle(page: Ints, offset: Floats, pairs: list[Floats], cycle_days: float
 
 
 def _best_start(first: Ints, cycles: int) -> int:
-    """First cycle by which a history has the most outcomes: pages fetched by then, times the cycles after."""
+    """Cycle to begin a history at for most outcomes: pages fetched by then, times the cycles after."""
     entered = np.cumsum(np.bincount(first, minlength=cycles)[: cycles - 1])
     if not len(entered) or not entered.any():
         raise HistoryError("all visits are of one cycle: choose shorter ones by --cycle")

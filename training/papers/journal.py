@@ -283,7 +283,6 @@ class Experiment(NamedTuple):
         checkpoint: Checkpoint,
         parallel: Workers,
     ) -> list[LearnedSet]:
-        """Functions learned with one fitness and set of terminals, by every selection rule."""
         states = checkpoint.open(resume=True)
         started = time.perf_counter()
         with self.shown(choices, len(folds), states[0].generation if states else 0) as watch:
@@ -517,7 +516,7 @@ def experiment_page(results: ExperimentResults, difference: Difference | None, n
     """Report of an experiment's results.
 
     ``difference``: visits of the function learned for `HEADLINE` beside those of the best baseline by it;
-    ``note``: why it is missing.
+    ``note``: why there is no ``difference``.
     """
     learned = {metric: results.learned_for(metric) for metric in TRIO}
     budget_names = {

@@ -87,7 +87,7 @@ def proportional(sources: Sources, budget: float) -> VisitRates:
 
 
 def binary(share: float) -> Policy:
-    """BinaryLambdaCrawl: keeps most copies current, with at least ``share`` of equal visits for each page."""
+    """BinaryLambdaCrawl: keeps most copies current; each page gets at least ``share`` of the mean visits."""
 
     def policy(sources: Sources, budget: float) -> VisitRates:
         least = share * budget / len(sources.rate)
@@ -316,7 +316,7 @@ def _costs(sources: Sources) -> list[Row]:
 
 
 def run(data: OffsetHistory, runs: int, seed: int) -> LambdaCrawlResults:
-    """Run all experiments; ``runs``: repetitions of the learning one, each on pages drawn anew.
+    """Run all experiments on `data`; ``runs``: repetitions of the learning one, each on pages drawn anew.
 
     Raises HistoryError where no page weighs anything.
     """

@@ -134,16 +134,17 @@ class TanResults:
 COLUMNS: Final = ("policy", "weeks", "budget", "cycle", *MEASURED)
 
 
-def following(policy: str, d: int | None = None, phi: str = "change") -> str:
-    """Text of the policy `lb`, `db` or `cb` with one sample in flight.
+def sampling_policy(policy: str, d: int | None = None, phi: str = "change") -> str:
+    """Text of a policy that samples one page at a time, such as ``db(d=1, in_flight=1)``.
 
-    ``d``: its depth, None: the paper's best; ``phi``: how it computes phi, see `PHIS` of `policies.sampling`.
+    ``policy``: ``lb``, ``db`` or ``cb``, which visits pages near a changed sample, by links, directories or
+    clusters; ``d``: depth, None: the paper's best; ``phi``: see `PHIS` of `policies.sampling`.
     """
     adaptive = "" if phi == "change" else f", phi={phi!r}"
     return f"{policy}(d={BEST_D[policy] if d is None else d}{adaptive}, in_flight=1)"
 
 
-COMPARED: Final = (*BASELINES, *(following(policy) for policy in BEST_D))
+COMPARED: Final = (*BASELINES, *(sampling_policy(policy) for policy in BEST_D))
 """Policies of Figure 6."""
 
 
@@ -151,10 +152,10 @@ def table_rows(depths: Sequence[int]) -> list[tuple[str, CrawlSetting]]:
     """Policies and settings of all figures, each pair once."""
     replays = [(policy, setting) for setting in SETTINGS for policy in COMPARED]
     for d in depths:
-        replays += [(following(policy, d), TYPICAL) for policy in BEST_D if d >= 0 or policy != "cb"]
-        replays += [(following("db", d), setting) for setting in SETTINGS]
-        replays += [(following("db", d, "pra"), ADAPTIVE)] if d >= 0 else []
-    replays += [(following("db", phi=phi), ADAPTIVE) for phi in ("ha", "wha")]
+        replays += [(sampling_policy(policy, d), TYPICAL) for policy in BEST_D if d >= 0 or policy != "cb"]
+        replays += [(sampling_policy("db", d), setting) for setting in SETTINGS]
+        replays += [(sampling_policy("db", d, "pra"), ADAPTIVE)] if d >= 0 else []
+    replays += [(sampling_policy("db", phi=phi), ADAPTIVE) for phi in ("ha", "wha")]
     return list(dict.fromkeys(replays))
 
 
@@ -169,7 +170,7 @@ def run_all(
 ) -> TanResults:
     """Replay all policies and settings that are `planned`; ``advance`` is called after each.
 
-    ``recorded``: weeks, whose neighbours have clusters and links if anything is to be found by them. Raises
+    ``recorded``: its cycles are weeks; policies by links or clusters need them in its neighbours. Raises
     HistoryError for fewer than two of the longest cycles, or pages without names.
     """
     weekly = recorded.history if isinstance(recorded, ContentHistory) else recorded
@@ -250,7 +251,7 @@ def rate(results: TanResults, policy: str, setting: CrawlSetting, metric: str = 
 
 def over_d(results: TanResults, policy: str, depths: Sequence[int], setting: CrawlSetting) -> Floats:
     """Change rate of a policy at every depth d, ``[depths]``; nan where it was not replayed."""
-    return np.array([rate(results, following(policy, d), setting) for d in depths])
+    return np.array([rate(results, sampling_policy(policy, d), setting) for d in depths])
 
 
 def claims(results: TanResults) -> list[PaperClaim]:
@@ -263,7 +264,7 @@ def claims(results: TanResults) -> list[PaperClaim]:
 def _compared(results: TanResults) -> Iterator[PaperClaim]:
     rns, rr, gsb = (rate(results, name, TYPICAL) for name in ("rns", "rr", "gsb"))
     for policy, name in NAMES.items():
-        mean_rate = rate(results, following(policy), TYPICAL)
+        mean_rate = rate(results, sampling_policy(policy), TYPICAL)
         yield PaperClaim(
             f"{name} finds about three times as many changes as RNS and RR",
             f"{mean_rate / rns:.2f} times RNS, {mean_rate / rr:.2f} times RR",
@@ -306,7 +307,7 @@ def _up_and_down(results: TanResults) -> Iterator[PaperClaim]:
 
 
 def _by_setting(results: TanResults) -> Iterator[PaperClaim]:
-    policy = following("db")
+    policy = sampling_policy("db")
     spans = [rate(results, policy, TYPICAL._replace(weeks=weeks)) for weeks in SPANS_WEEKS]
     text = f"{', '.join(f'{value:.3f}' for value in spans)} in {', '.join(map(str, SPANS_WEEKS))} weeks"
     yield PaperClaim("DB finds more in longer cycles", text, spans == sorted(spans), tuple(spans))
@@ -321,8 +322,8 @@ def _by_setting(results: TanResults) -> Iterator[PaperClaim]:
 
 def _popular(results: TanResults) -> Iterator[PaperClaim]:
     metric, d = "weighted_change_rate", BEST_D["db"]
-    adaptive = rate(results, following("db", d, "pra"), ADAPTIVE, metric)
-    plain = rate(results, following("db"), ADAPTIVE, metric)
+    adaptive = rate(results, sampling_policy("db", d, "pra"), ADAPTIVE, metric)
+    plain = rate(results, sampling_policy("db"), ADAPTIVE, metric)
     text = f"{adaptive / plain - 1:+.0%} at d = {d}: {adaptive:.3f} and {plain:.3f}"
     yield PaperClaim(
         "PRA finds almost 100% more C^w than DB", text, adaptive >= 1.8 * plain, (adaptive, plain)
@@ -331,11 +332,12 @@ def _popular(results: TanResults) -> Iterator[PaperClaim]:
 
 def _by_history(results: TanResults) -> Iterator[PaperClaim]:
     metric, names = "change_rate", ("db", "ha", "wha")
-    if results.trial(following("db"), ADAPTIVE) is None:
+    if results.trial(sampling_policy("db"), ADAPTIVE) is None:
         return
     rns = results.trials["rns", ADAPTIVE]
     db, ha, wha = (
-        results.trials[following("db", phi="change" if name == "db" else name), ADAPTIVE] for name in names
+        results.trials[sampling_policy("db", phi="change" if name == "db" else name), ADAPTIVE]
+        for name in names
     )
     for name, trial in (("HA", ha), ("WHA", wha)):
         first, random = (float(one.per_cycle[metric][1:5].mean()) for one in (trial, rns))
@@ -381,7 +383,7 @@ def depths_figure(domains: Sequence[Domain]) -> Figure:
 
 
 def granularity_chart(results: TanResults) -> Chart:
-    """Figure 5: change rate by links, directories and clusters over the depth d (no clusters below 0)."""
+    """Figure 5: change rate of policies by links, directories and clusters over their depth d."""
     depths = results.plans.depths
     lines = [
         plain_line(name, values)
@@ -396,7 +398,7 @@ def popularity_chart(results: TanResults) -> Chart:
     depths = [d for d in results.plans.depths if d >= 0]
     lines = []
     for name, phi in (("PRA", "pra"), ("DB", "change")):
-        trials = [results.trial(following("db", d, phi), ADAPTIVE) for d in depths]
+        trials = [results.trial(sampling_policy("db", d, phi), ADAPTIVE) for d in depths]
         means = [trial.mean("weighted_change_rate").mean for trial in trials if trial is not None]
         if means:
             lines.append(plain_line(name, means))
@@ -408,9 +410,9 @@ def history_chart(results: TanResults) -> Chart:
     """Figure 9: change rate in every cycle by directories, with phi from history or not, and at random."""
     texts = {
         "RNS": "rns",
-        "DB": following("db"),
-        "HA": following("db", phi="ha"),
-        "WHA": following("db", phi="wha"),
+        "DB": sampling_policy("db"),
+        "HA": sampling_policy("db", phi="ha"),
+        "WHA": sampling_policy("db", phi="wha"),
     }
     trials = {name: results.trial(text, ADAPTIVE) for name, text in texts.items()}
     lines = [

@@ -118,9 +118,9 @@ class Trial:
         return self.search.clicks(self.last)
 
     def judge(self, chosen: Callable[[int, Ints], Ints]) -> Judged:
-        """Measure the quality of copies of which ``chosen(cycle, last)`` are refreshed in each judged cycle.
+        """Measure the quality of copies that a policy refreshes.
 
-        ``last``: cycle of each page's last refresh, ``[P]``.
+        ``chosen(cycle, last)``: pages to refresh in a cycle; ``last``: cycle of each last refresh, ``[P]``.
         """
         live = self.search.live
         held = live[self.first].copy()
@@ -183,9 +183,10 @@ def prepared(
     seed: int = 1,
     refit_cycles: int = 0,
 ) -> Trial:
-    """Make the `Trial` of a data set, with the values of refreshes.
+    """Make the `Trial` of a data set (``name``), with the values of refreshes.
 
-    ``corpus``: statistics of the workload's terms; ``estimate``: from which cycles a policy knows updates.
+    ``how``: how the search scores pages; ``estimate``: from which cycles a policy knows updates. For others
+    see `Trial`.
     """
     points_tried = search(corpus, how.workload, how.scoring, how.importance)
     history = replace(corpus.contents.history, impact=refresh_values(corpus, how, points_tried))
@@ -209,7 +210,10 @@ def rates_of(trial: Trial) -> dict[str, Floats]:
 def points(
     trial: Trial, shares: Sequence[float] = BUDGETS, taus: Sequence[float] = TAUS, observed: bool = False
 ) -> Iterator[RefreshPoint]:
-    """Yield results of every policy at every budget; of `OWN_VISITS` only, if ``observed``."""
+    """Yield results of every policy at every budget; if ``observed``, only of those in `OWN_VISITS`.
+
+    ``taus``: thresholds of SBR and EBR to choose the best from.
+    """
     with ThreadPoolExecutor(2) as pool:  # the compiled loops release Python's lock
         for share in shares:
             budget = max(1, math.floor(share * trial.pages + 0.5))
@@ -249,7 +253,7 @@ def _by_priority(rate: Floats, budget: int) -> Callable[[int, Ints], Ints]:
 
 
 def _in_slots(trial: Trial, policy: str, tau: float, budget: int) -> Callable[[int, Ints], Ints]:
-    """Return a function for `Trial.judge` that chooses pages by the timetable of SBR or EBR.
+    """Return a function for `Trial.judge` that chooses pages by `planned_refreshes`.
 
     The rest of the budget goes to pages refreshed longest ago.
     """
@@ -310,7 +314,7 @@ LAST: Final = 4
 
 
 class GainForecast(NamedTuple):
-    """Rank correlation of one forecast with the gains of the second half, under two selections."""
+    """Rank correlation of one forecast with the gains of the second half, over two selections of pages."""
 
     name: str
     either: RankCorrelation
@@ -336,15 +340,15 @@ def halves(trial: Trial) -> Halves:
     parts = updates_of(trial, 1, middle), updates_of(trial, middle + 1, trial.history.cycles)
     earlier, later = (mean_by_page(half.page, half.gained / half.gap, trial.pages) for half in parts)
     rows = []
-    for name, forecast in {"all visits": earlier, **_looks_back(parts[0], trial.pages)}.items():
+    for name, forecast in {"all visits": earlier, **_forecasts_of_gains(parts[0], trial.pages)}.items():
         either = rank_correlation(forecast, later, lambda x, y: (x > 0.0) | (y > 0.0), seed=trial.seed)
         both = rank_correlation(forecast, later, lambda x, y: (x > 0.0) & (y > 0.0), seed=trial.seed)
         rows.append(GainForecast(name, either, both))
     return Halves(earlier, later, rows)
 
 
-def _looks_back(updates: Updates, pages: int) -> dict[str, Floats]:
-    """Forecasts from past gains as terminals have them: the last visits, decayed ones, the last one alone."""
+def _forecasts_of_gains(updates: Updates, pages: int) -> dict[str, Floats]:
+    """Forecasts of each page's gain, as terminals compute them: of its last `LAST`, decayed, last visit."""
     state = {name: np.zeros(pages, dtype) for name, dtype in refresh_value.COLUMNS.items()}
     count = np.bincount(updates.page, minlength=pages)
     nth = np.arange(len(updates.page)) - np.repeat(np.cumsum(count) - count, count)
@@ -425,7 +429,7 @@ def _cycles(trial: Trial) -> npt.NDArray[np.int64]:
 def _refreshed(
     trial: Trial, points_tried: Sequence[RefreshPoint], cycle: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Whether SBR or EBR, at its best threshold, refreshes the page of each update before the next."""
+    """Whether SBR or EBR, at its best threshold, refreshes a page between each update and the page's next."""
     updates = trial.updates
     seen = np.zeros(len(cycle), np.bool_)
     same = np.append(updates.page[1:] == updates.page[:-1], False)
@@ -550,7 +554,10 @@ class UserCentricResults:
 def run_all(
     path: Path, plans: UserCentricPlan, steps: Callable[[int, str], Callable[[], object]]
 ) -> tuple[UserCentricResults, list[Trial]]:
-    """Run the experiment on all data sets; ``steps(count, title)``: context with a function for progress."""
+    """Run the experiment on all data sets of the file of contents ``path``.
+
+    ``steps(count, title)`` begins a progress bar, and returns a function to call after each of its steps.
+    """
     panels, trials = [], []
     for site in plans.sites:
         contents = read_contents(path, site, changed_only=site is None)
@@ -672,7 +679,7 @@ def halves_figure(panels: Sequence[Panel], weeks: int) -> Figure:
 
 
 def impact_figure(panels: Sequence[Panel]) -> Figure:
-    """Share of the loss that refreshes saved, by the estimates and exact: a dot for each run."""
+    """Figure of estimates over exact values: share of the loss that refreshes saved, a dot for each run."""
     figure, (axes,) = _panels(1)
     axes.plot([0, 1], [0, 1], color="#BBBBBB", linewidth=0.8, zorder=0)
     for panel, (colour, _, marker) in zip(panels, STYLES, strict=False):

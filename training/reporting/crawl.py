@@ -65,7 +65,7 @@ class NewPages(NamedTuple):
 
 
 def new_pages_section(path: Path) -> Section | None:
-    """Section on new pages by cycle, with delays and hubs; None for a store of one cycle."""
+    """Section on new pages by cycle, their delays and the pages that brought them; None for one cycle."""
     with open_store(path, readonly=True) as store:
         cycles, new_pages = store.last_cycle, read_new_pages(store)
     if new_pages is None:
@@ -189,7 +189,7 @@ COUNTED: Final = (*hints.LISTED, *(hints.KINDS.index(name) for name in hints.SPA
 
 
 def hints_section(path: Path) -> Section | None:
-    """Section on the accuracy of hints; None where no visit could be compared."""
+    """Section on the accuracy of hints (what sites say of changes); None where no visit could be compared."""
     with open_store(path, readonly=True) as store:
         rows = store.trust()
         counts, trusted = rows["counts"], hints.holds(rows["counts"])
@@ -657,7 +657,7 @@ def _cycles(story: Story) -> Section:
 
 
 def _unless_few(story: Story, cycles: slice) -> float:
-    """Change rate of the warm-up visits of some cycles; nan below `LEAST_VISITS`."""
+    """Change rate of the warm-up visits of some cycles; nan for fewer than `LEAST_VISITS`."""
     judged = story.counts[cycles, KINDS.index("warmup")][:, list(JUDGED)].sum()
     return story.rate(cycles, ("warmup",)) if judged >= LEAST_VISITS else math.nan
 

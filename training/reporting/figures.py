@@ -94,7 +94,7 @@ def shown(value: float, percent: bool, digits: int = 1) -> str:
 def new_figure(
     width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """New figure, ``width`` x ``height`` inches, with axes; ``options``: of subplots, or ``layout``."""
+    """New figure, ``width`` x ``height`` inches, with axes; other options are for `Figure.subplots`."""
     layout = options.pop("layout", None)
     with matplotlib.rc_context(OPTIONS):
         figure = Figure(figsize=(width, height), dpi=150, layout=layout)

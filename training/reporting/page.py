@@ -127,12 +127,12 @@ def paragraph(text: str | Markup) -> Markup:
 
 
 def fold_away(summary: str, *blocks: Markup) -> Markup:
-    """HTML of `blocks` under a line `summary`, folded away until clicked."""
+    """HTML blocks under a line `summary`, folded away until clicked."""
     return Markup("<details><summary>{}</summary>{}</details>").format(summary, Markup("").join(blocks))
 
 
 def heat(rows: Sequence[str], columns: Sequence[str], values: Any, caption: str) -> Markup:
-    """HTML of a heat map: differences in percentage points by classes of X and t, shaded by sign and size."""
+    """HTML of a heat map of percentage points, by terminals X (down) and t (across), shaded by size."""
     most = max(float(abs(values).max()), 1e-9)
     cells = [[_shade(float(value), most) for value in row] for row in values]
     return _block("heat", rows, columns, cells, defined("X"), defined("t"), caption)

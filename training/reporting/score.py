@@ -398,7 +398,6 @@ def formula_section(formulas: Sequence[Formula]) -> Section:
 
 
 def _terminals(text: str) -> Markup:
-    """HTML list of the terminals in a formula and their meanings."""
     names = map(term_of, parse(text).terminals)
     meanings = [
         Markup("{} = {}").format(defined(name), DEFINITIONS[name][1].rstrip("."))
@@ -540,7 +539,6 @@ def _facts(learned: LearnedScore) -> list[tuple[str, str]]:
 
 
 def _recorded(learned: LearnedScore, note: str) -> ReportPage:
-    """Report of what a score file records, without a replay."""
     training, validation, test = learned.values.values()
     cards = [
         Card(

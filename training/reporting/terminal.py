@@ -66,7 +66,7 @@ class Bars:
     """Progress bars on a terminal, else a line now and then; a `ProgressListener`."""
 
     def __init__(self, console: Console, progress: Progress, choices: Choices, folds: int, done: int) -> None:
-        """Add the two bars to `progress`; ``done``: number of generations done before, by a resumed run."""
+        """Add the bars of all generations and of one; ``done``: generations done before, by a resumed run."""
         self._console = console
         self._progress = progress
         self._choices = choices
@@ -148,7 +148,7 @@ def results(folds: Sequence[Fold], fitness: str) -> Table:
 
 
 def report(learned: Learned, choices: Choices, output: Path, console: Console) -> None:
-    """Print the learned formula, its metrics, and the setting that uses it."""
+    """Print the learned formula, its metrics, and the line for settings.py that makes a crawl use it."""
     if len(learned.folds) > 1:
         for number, fold in enumerate(learned.folds, start=1):
             console.out(f"fold {number}: {readable(fold.text)}", highlight=False)
@@ -395,7 +395,10 @@ def _heading(evaluation: Evaluation, seeds: str) -> str:
 
 
 def row_of(score: str, discovery: float, result: GrowthResult) -> dict[str, Any]:
-    """Results of a replay of growth: name in JSON -> mean over the cycles after the warm-up."""
+    """Row of JSON for a replay of growth with ``score`` and the share of budget for hubs, ``discovery``.
+
+    Metrics are means over the cycles after the warm-up.
+    """
     delay = result.delay if len(result.delay) else np.zeros(1)
     return {
         "score": score,
