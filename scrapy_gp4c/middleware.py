@@ -136,10 +136,7 @@ class CallbackMiddleware(BaseSpiderMiddleware):
             self._note_silent(response)
 
     def _note_silent(self, response: Response | None) -> None:
-        """Note that a page's callback follows links, though it yielded nothing: it may call ``engine.crawl``.
-
-        With ``GP4C_SKIP_UNCHANGED`` callbacks that follow links are called for unchanged pages, too.
-        """
+        """Note that a callback that yielded nothing may follow links, by ``engine.crawl``."""
         if (run := run_of(self.crawler)) is not None and run.note_follower is not None:
             run.note_follower(finder_for(response))
 

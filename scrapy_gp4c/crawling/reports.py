@@ -23,7 +23,7 @@ CLASSES: Final = ("never_fetched", "in_warm_up", "ranked", "gone")
 def count_new_pages(store: Store) -> tuple[int, int]:
     """Count the pages that became known in the open cycle, and those of them that visits to hubs found."""
     visits = store.open_visits()
-    brought = claims.brought(store.notes(), store.pages)
+    brought = claims.count_brought(store.notes(), store.pages)
     hubs = visits["page"][visits["kind"] == HUB]
     return sum(1 for _ in store.new_pages()), int(brought[hubs].sum())
 

@@ -1,10 +1,10 @@
-"""Notes, what a crawl learns of pages besides visits, and claims, what sites say of changes of their pages.
+"""Notes (facts that a crawl learns of pages besides visits), and claims of sites that their pages changed.
 
-A note, dtype `NOTE`, may be the time of a change that a site claims, as in a sitemap. When a cycle is folded
-(its visits and notes applied to the page columns), such notes become claims, dtype `CLAIM`, in cycles
-instead of times. A claim that adds nothing (an old ``lastmod`` read once more) is dropped. Trust in claims is
-the matter of `scrapy_gp4c.scoring.hints`. Crawls and replays share this module. Lengths of arrays: P pages, N
-notes, C claims, V visits, S sites.
+A note, dtype `NOTE`, may have the time of a change that a site claims, as in a sitemap. When a cycle is
+folded (its visits and notes applied to the page columns), such a note becomes a claim, dtype `CLAIM`, with a
+cycle in place of the time. A claim that adds nothing (an old ``lastmod`` read once more) is dropped.
+`scrapy_gp4c.scoring.hints` says how far claims are trusted. Crawls and replays share this module. Lengths of
+arrays: P pages, N notes, C claims, V visits, S sites.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -41,10 +41,10 @@ WAIT: Final = WHAT.index("wait")
 
 
 def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
-    """Set the column ``found_by`` and shorten waits after failures, in place, as `notes` say.
+    """Apply the notes of finders, waits and `scrapy gp4c hint` to the columns, in place, after the visits.
 
-    A page's last note counts. Call after the cycle's visits are applied. ``columns``: writable, each
-    ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: row of each note's page, ``[N]``.
+    A page's last note of its finder counts; notes ``wait`` and ``told`` lead to `shorten_wait`. ``columns``:
+    writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: row of each note's page, ``[N]``.
     """
     for what, name in enumerate(SET):
         chosen = notes["what"] == what
@@ -60,7 +60,7 @@ def of_links(notes: Array) -> npt.NDArray[np.bool_]:
 
 
 def link_notes(page_key: Array, site_key: Array) -> dict[str, npt.NDArray[np.uint8]]:
-    """Subject (``link``, ``link_site``) -> values ``[N]`` of the notes of N links, to be recorded.
+    """Return the values of the notes of N links, by subject (``link``, ``link_site``): bit numbers ``[N]``.
 
     ``page_key``, ``site_key``: keys of the linking pages and of their sites, ``[N]``.
     """
@@ -68,7 +68,7 @@ def link_notes(page_key: Array, site_key: Array) -> dict[str, npt.NDArray[np.uin
 
 
 def apply_links(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
-    """Add the links of `notes` to the columns of `scoring.first_visits`, in place.
+    """Set the bits and link texts of `notes` in the columns `scoring.first_visits.COLUMNS`, in place.
 
     ``rows``: row in the columns of each note's page, ``[N]``.
     """
@@ -90,8 +90,8 @@ def of_weights(notes: Array) -> npt.NDArray[np.bool_]:
     return np.asarray(notes["what"] == WHAT.index("weight"))
 
 
-def weights_said(parts: Iterable[Array]) -> dict[int, float]:
-    """Page -> weight by its last note about that; ``parts``: arrays of dtype `NOTE`, oldest first."""
+def weights_of_notes(parts: Iterable[Array]) -> dict[int, float]:
+    """Return page -> weight by its last note of a weight; ``parts``: arrays of dtype `NOTE`, oldest first."""
     newest_weights: dict[int, float] = {}
     for notes in parts:
         weights = notes[of_weights(notes)]
@@ -99,8 +99,8 @@ def weights_said(parts: Iterable[Array]) -> dict[int, float]:
     return newest_weights
 
 
-def brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:
-    """Count the new pages that each page brought, that is whose first link was on it: ``[pages]``.
+def count_brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:
+    """Count the new pages that were first found by a link on each page: ``[pages]``.
 
     ``notes``: of one cycle; ``pages``: number of pages in the store.
     """
@@ -109,7 +109,7 @@ def brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:
 
 
 def finder_pages(found_by: Array) -> npt.NDArray[np.int64]:
-    """Convert the column ``found_by`` to ids of the linking pages; -1: a start request, or unknown."""
+    """Convert the column ``found_by`` to the ids of finders; -1: a start request, or unknown."""
     return np.where(found_by == START, 0, found_by).astype(np.int64) - 1
 
 
@@ -127,7 +127,7 @@ SPAN_CYCLES: Final = 8
 
 
 class ClaimOutcomes(NamedTuple):
-    """What claims had said, and what was true, for each of V visits that showed whether a page changed."""
+    """Whether claims said that pages had changed, and whether they had, for V visits that showed it."""
 
     group: Array
     """Directory of each page, ``[V]``."""
@@ -136,22 +136,22 @@ class ClaimOutcomes(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Start times of cycles, and times of the visits of the newest one."""
+    """Times by which claimed times become cycles: starts of all cycles, and the newest cycle's visits."""
 
     starts_s: Floats
-    """``[C]``: start of each cycle, s since 1970, up to the one that is folded; ascending."""
+    """Start of each cycle from cycle 1 to the one that is folded, s since 1970; ascending."""
     visit_s: Floats
     """``[P]``: time of this cycle's visit to the page, s since 1970; NaN: not visited."""
 
 
-def ascending(starts_s: list[float | None]) -> Floats:
-    """Make start times of cycles ascending; an unknown start (None) becomes that of the cycle before."""
+def ascending_starts(starts_s: list[float | None]) -> Floats:
+    """Replace start times of cycles that are unknown (None) or too early by that of the cycle before."""
     known = np.array([-np.inf if one is None else one for one in starts_s], np.float64)
     return np.maximum.accumulate(known)
 
 
 def claims_of(notes: Array, rows: npt.NDArray[np.intp], columns: Columns, times: Times) -> Array:
-    """Convert those of the open cycle's notes that are claims to dtype `CLAIM`, if they say anything new.
+    """Return the claims among the open cycle's notes, as dtype `CLAIM`, without those that change no column.
 
     ``notes``: dtype `NOTE` ``[N]``; ``rows``: row in ``columns`` of each note's page, ``[N]``; ``columns``:
     of a block of pages before the cycle's visits, ``[P]``.
@@ -167,7 +167,7 @@ def claims_of(notes: Array, rows: npt.NDArray[np.intp], columns: Columns, times:
     dated = kind < len(CLAIMED)
     claims = np.zeros(len(kind), CLAIM)
     claims["page"], claims["kind"] = page, kind
-    claims["value"][dated] = _due(value[dated], row[dated], columns, times)
+    claims["value"][dated] = _due_cycles(value[dated], row[dated], columns, times)
     length_s = _cycle_s(times.starts_s)
     spans = np.floor(value[~dated] / length_s) if length_s else value[~dated]
     claims["value"][~dated] = np.clip(spans, 0, LONGEST)
@@ -175,8 +175,8 @@ def claims_of(notes: Array, rows: npt.NDArray[np.intp], columns: Columns, times:
     return claims[news if length_s else news & dated]
 
 
-def _due(time_s: Floats, row: npt.NDArray[np.intp], columns: Columns, times: Times) -> Array:
-    """Return the first cycle whose visit could see each claimed change: ``[C]``.
+def _due_cycles(time_s: Floats, row: npt.NDArray[np.intp], columns: Columns, times: Times) -> Array:
+    """Return the first cycle whose visit sees each claimed change, ``[C]``: at most the next cycle.
 
     ``time_s``: claimed time of each change; ``row``: its page's row in ``columns``, ``[C]``.
     """
@@ -225,11 +225,11 @@ def seen_after_min(visit_s: Floats, start_s: float) -> Array:
 def before_visits(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array, cycle: int
 ) -> ClaimOutcomes:
-    """Apply the claims that visits of `cycle` could check to the columns, in place, and compare the two.
+    """Apply claims of changes before the visits of `cycle` to the columns, and compare claims with visits.
 
     Call before the visits are applied. ``columns``: writable, each ``[P]``; ``rows``, ``outcome``: page row
     and outcome of each visit, ``[V]``; ``claimed``: all claims read in the cycle, dtype `CLAIM`, with page
-    rows in the field ``page``. Returns whether the visits confirmed each page's claims.
+    rows in the field ``page``.
     """
     apply_claims(columns, claimed[_could_be_seen(claimed, cycle)])
     judged = among(outcome, JUDGED)
@@ -240,13 +240,13 @@ def before_visits(
 def after_visits(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array, cycle: int, seen_min: Array
 ) -> None:
-    """Mark claims as seen by the visits, in place, then apply those of changes that came after the visits.
+    """Mark claims of visited pages as seen, in the columns, then apply claims that `before_visits` left out.
 
-    Arguments as for `before_visits`, with ``last_cycle`` as the visits left it; ``seen_min``: minutes from
+    Call it after the visits are applied, with the arguments of `before_visits`; ``seen_min``: minutes from
     the cycle's start to each visit, ``[V]``.
     """
     is_fetched = among(outcome, (FIRST, *JUDGED))
-    hints.see(columns, rows[is_fetched], seen_min[is_fetched])
+    hints.mark_seen(columns, rows[is_fetched], seen_min[is_fetched])
     apply_claims(columns, claimed[~_could_be_seen(claimed, cycle)])
 
 
@@ -255,7 +255,7 @@ def _could_be_seen(claimed: Array, cycle: int) -> npt.NDArray[np.bool_]:
 
 
 def apply_claims(columns: Columns, claimed: Array) -> None:
-    """Apply claims, dtype `CLAIM` with rows in the field ``page``, to the columns of claims, in place."""
+    """Apply all claims, dtype `CLAIM` with page rows in the field ``page``, to the columns, in place."""
     if len(claimed):
         hints.claim(
             columns, claimed["page"].astype(np.intp), claimed["kind"].astype(np.intp), claimed["value"]
@@ -263,7 +263,7 @@ def apply_claims(columns: Columns, claimed: Array) -> None:
 
 
 def renumbered(kind: Array, value: Array, cycles: int) -> Array:
-    """Values of claims, ``[C]``, after subtracting ``cycles`` from all cycle numbers; lengths stay."""
+    """Values of claims, ``[C]``, with cycle numbers lowered by `cycles`; lengths (of `hints.SPANS`) stay."""
     return np.asarray(value - cycles * (kind < len(CLAIMED)))
 
 
@@ -276,7 +276,7 @@ KINDS_OF: Final[dict[str, tuple[int, ...]]] = {
 
 
 class SiteClaims:
-    """Computes the columns of `KINDS_OF`: how much claims of its site raise a page's log-odds of a change."""
+    """Computes the columns of `KINDS_OF`: what a site's claims add to its pages' log-odds of a change."""
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ class SiteClaims:
         cycle: int,
         ages: Callable[[], npt.NDArray[np.int64]],
     ) -> None:
-        """``counts``: how often claims were right, decayed, ``[S, kinds, 2, 2]``, see `hints.lifts`.
+        """``counts``: visits by site, kind, claimed and changed, ``[S, kinds, 2, 2]``, see `hints.lifts`.
 
         ``pages``: result of `pages_with_claims`; ``cycle``: the one that is planned; ``ages``: returns
         `evidence_of_ages`, ``[S]``; called when the column ``age_trust`` is first read.
@@ -306,10 +306,11 @@ class SiteClaims:
 def pages_with_claims(
     parts: Iterable[tuple[Array, Mapping[str, Array]]], sites: int, cycle: int
 ) -> npt.NDArray[np.int64]:
-    """Count pages that have claims, by site, kind, and whether the claims say that a page has changed now.
+    """Count pages with claims by site, kind, and what the claims say now: ``[S, kinds, 2]``.
 
-    Returns ``[S, kinds, 2]``. ``parts``: pairs (site number of each page, columns of these pages), for some
-    pages at a time; ``sites``: their number, S; ``cycle``: the one that is planned.
+    At [..., 1] are pages that have changed since their last visit by these claims, at [..., 0] the others.
+    ``parts``: pairs (site number of each page, columns of these pages), for some pages at a time; ``sites``:
+    number of sites, S; ``cycle``: the one that is planned.
     """
     counts = np.zeros((sites, len(hints.KINDS), 2), np.int64)
     for site, state in parts:
@@ -325,10 +326,10 @@ def pages_with_claims(
 def evidence_of_ages(
     parts: Iterable[tuple[Array, Mapping[str, Array]]], sites: int, crawl_rate: float
 ) -> npt.NDArray[np.int64]:
-    """Sum up `hints.age_evidence`, whether ages of pages predict their rates, by site: ``[S]``.
+    """Sum up `hints.age_evidence` by site, in units of `rates.UNIT`: ``[S]``.
 
-    ``parts``: pairs (site number of each page, columns of these pages); ``sites``: number of sites, S;
-    ``crawl_rate``: changes per cycle and page in the whole crawl.
+    It is evidence that a page's change rate follows from its age at its first fetch. ``parts``, ``sites``: as
+    for `pages_with_claims`; ``crawl_rate``: changes per cycle and page in the whole crawl.
     """
     total = np.zeros(sites, np.int64)
     for site, state in parts:

@@ -1,12 +1,12 @@
 """Columns of pages, in memory and as bytes; their update by visits; stages of pages (new, in warm-up, ...).
 
-A block holds consecutive pages, 16,384 but for tests, in the columns of `COLUMNS`, each with one entry per
-page; the last block is shorter. As bytes, every column takes as few bytes a page as its values need: a head
-holds the number of pages and the width of each column: that of its dtype; a narrower one, for whole numbers
-none of which is negative; or 0, where all pages have the same value. The columns follow, the widest first, so
-that each lies at a multiple of its width, then one value for each column of width 0. All numbers are
-little-endian. `EXTRAS` are columns that most pages do without: they have a value of their own beside the
-block, where any page needs them. This module does not know LMDB.
+A block holds 16,384 consecutive pages (the last block fewer, tests as they like) in the columns `COLUMNS`,
+each with one entry per page. As bytes, it begins with a head of the number of pages and the width of each
+column, bytes per page. A width may be below that of the dtype, where no value is negative or broken, and is 0
+where all pages have the same value. The columns follow, the widest first, so that each lies at a multiple of
+its width, then one value for each column of width 0. All numbers are little-endian. `EXTRAS` are columns that
+most pages lack: the store keeps them apart from the block, where any of its pages has them. This module does
+not know LMDB.
 """
 
 import struct
@@ -75,7 +75,7 @@ class PageRow(NamedTuple):
 
 
 def new_columns(keys: npt.NDArray[np.uint64]) -> Columns:
-    """Return columns of pages without a visit, in directory 0; ``keys``: page keys, uint64 ``[P]``."""
+    """Return columns of pages without a visit, all 0 but the page keys; ``keys``: uint64 ``[P]``."""
     columns = {name: np.zeros(len(keys), dtype) for name, dtype in COLUMNS.items()}
     columns["key"][:] = keys
     return columns
@@ -88,7 +88,7 @@ NEW_ROW: Final = PageRow(*(np.zeros((), dtype).item() for dtype in COLUMNS.value
 def apply_visits(
     columns: Columns, rows: npt.NDArray[np.intp], visits: Array, cycle: int, brought: Array | None = None
 ) -> None:
-    """Update the columns, in place, by the visits of a cycle.
+    """Update all of `COLUMNS` that visits change, in place, by the visits of a cycle.
 
     ``columns``: writable, each ``[P]``; ``visits``: dtype `VISIT` ``[V]``, at most one per page;
     ``rows``: ``[V]``, the row of each visit's page; ``brought``: how many new pages each visit
@@ -125,12 +125,12 @@ def apply_visits(
 
 
 def observe(columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, cycle: int) -> None:
-    """Update the columns of `terminals.STATE`, in place, by the outcomes of visits of a cycle.
+    """Update only the columns of `terminals.STATE`, in place, by the outcomes of visits of a cycle.
 
-    ``columns``: writable, each ``[P]``; n, last_cycle, and of the others those that the caller needs;
-    ``rows``, ``outcome``: of the visits, ``[V]``, at most one per page.
+    ``columns``: writable, each ``[P]``; those but ``n`` and ``last_cycle`` may be missing; ``rows``,
+    ``outcome``: of the visits, ``[V]``, at most one per page.
     """
-    _first(columns, rows[outcome == FIRST], cycle)
+    _observe_first(columns, rows[outcome == FIRST], cycle)
     judged = among(outcome, JUDGED)
     state = {name: columns[name][rows[judged]] for name in terminals.STATE if name in columns}
     terminals.observe(state, outcome[judged] == CHANGED, cycle)
@@ -141,9 +141,9 @@ def observe(columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, cycle:
 def observe_growth(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, brought: Array, cycle: int
 ) -> None:
-    """Update the columns ``brought_...``, in place, by the new pages that visits found; before `observe`.
+    """Update the columns ``brought_...``, in place, by the new pages that visits found.
 
-    ``columns``, ``rows``, ``outcome``: as for `observe`; ``brought``: new pages by visit, ``[V]``.
+    Call it before `observe`, with the same arguments; ``brought``: new pages by visit, ``[V]``.
     """
     dated = among(outcome, (FIRST, *JUDGED))
     is_first = dated & (columns["n"][rows] == 0) & (outcome == FIRST)
@@ -156,8 +156,8 @@ def observe_growth(
         columns[name][again] = column
 
 
-def _first(columns: Columns, rows: npt.NDArray[np.intp], cycle: int) -> None:
-    """Set the columns of cycles by visits that had no copy to compare with: nobody saw what came before."""
+def _observe_first(columns: Columns, rows: npt.NDArray[np.intp], cycle: int) -> None:
+    """Set ``last_cycle`` of pages, and ``first_cycle`` without judged visits, to that of a FIRST visit."""
     unjudged = rows[columns["n"][rows] == 0]
     for name in ("first_cycle", "found_cycle"):
         if name in columns:
@@ -203,12 +203,12 @@ def is_unfetched(n: Any, has_copy: Any) -> Any:
 def is_awake(
     columns: Mapping[str, npt.NDArray[Any]], cycle: int, in_every_cycle: Bools | bool = False
 ) -> Bools:
-    """Whether each page may be visited in a cycle, as it has waited long enough after failures: bool ``[P]``.
+    """Whether each page may be visited in a cycle, having waited long enough after failures: bool ``[P]``.
 
     A page whose last visits all failed waits 1, 2, 4, ... at most `MAX_WAIT_CYCLES` cycles between two
-    attempts, so that dead hosts do not eat the budget. A page that the spider's start asks for does not wait
-    while its answers are 404 or 410. Pages that are visited ``in_every_cycle``, ``[P]``, do not wait: a
-    history with holes would lose them.
+    attempts, so that dead hosts do not eat the budget. A page of a start request does not wait while its
+    answers are 404 or 410. Pages marked in ``in_every_cycle``, ``[P]``, never wait, because an exported
+    history leaves out pages that lack a visit in any cycle.
     """
     failures, last_attempt = columns["failures"], columns["last_attempt"]
     awake = np.asarray(last_attempt < cycle)
@@ -238,7 +238,8 @@ def shorten_wait(
 ) -> None:
     """Lower the column ``failures`` of `rows` to `failures`, in place, so that pages wait less.
 
-    Pages whose last outcome was doubtful (a block page, say) wait on, unless ``is_over``.
+    Pages whose last outcome was doubtful (a block page, say) wait on, unless the doubt `is_over`. Both
+    arguments are one value, or one for each row.
     """
     if "outcome" in columns and len(rows):
         most = np.where((columns["outcome"][rows] == DOUBTFUL) & ~np.asarray(is_over), 255, failures)
@@ -248,7 +249,7 @@ def shorten_wait(
 def in_panel(keys: npt.NDArray[np.uint64], share: float) -> Bools:
     """Whether each page is in the control group, a `share` of all: bool ``[P]``; ``keys``: uint64 ``[P]``.
 
-    A page's key, uniformly distributed, decides: so the choice is stable while pages come and go, and a
+    A page's key, uniformly distributed, decides. So the choice is stable while pages come and go, and a
     larger share includes the group of a smaller one.
     """
     if share >= 1.0:
@@ -272,14 +273,13 @@ class _Field(NamedTuple):
     dtype: str
     """Dtype of the numbers in the block."""
     offset: int
+    """Position of the column's first byte."""
     step: int
     """Bytes from one page to the next; 0: all pages have the same number."""
     number: struct.Struct
 
 
 class _Layout(NamedTuple):
-    """Positions of all columns in a packed block."""
-
     pages: int
     fields: tuple[_Field, ...]
     """One for each column, in the order of `COLUMNS`."""
@@ -336,7 +336,7 @@ def pack(columns: Mapping[str, Array]) -> bytes:
     return b"".join(parts)
 
 
-def pages_of(block: bytes | memoryview) -> int:
+def page_count(block: bytes | memoryview) -> int:
     """Number of pages in a packed block."""
     return _layout_of(block).pages
 
@@ -348,7 +348,7 @@ def _numbers(block: bytes | memoryview, layout: _Layout, name: str) -> Array:
 
 
 def unpack(block: bytes | memoryview, names: Collection[str] = COLUMNS) -> Columns:
-    """Unpack the columns `names` of a packed block: ``[P]``, read-only, some as views on its bytes."""
+    """Unpack the columns `names` of a packed block: read-only arrays ``[P]``, which may be views on it."""
     layout = _layout_of(block)
     columns: Columns = {}
     for name in names:

@@ -81,7 +81,7 @@ def recorded_events(
 ) -> Iterator[CycleEvents]:
     """Yield the events of recorded cycles from ``first_cycle`` on, for each chunk of visits.
 
-    ``cycles``: (cycle, chunk of visits) in order, from the first cycle on, as `Store.visits` yields them.
+    ``cycles``: (cycle, chunk of visits) of all cycles of the store, in order, as `Store.visits` yields them.
     """
     columns = {name: np.zeros(pages, np.int64) for name in ("outcome", "gone", "X")}
     time_s = np.full(pages, np.nan)

@@ -2,8 +2,8 @@
 
 Distances are those of Tan et al. 2007, section 4. In a site's tree of directories the distance is the number
 of steps up and down from one page's directory to the other's (equation 2). It is positive where the other
-page is on the same level or above, else negative: the printed sign is the opposite of what sections 4.2 and
-6.2 say. Popularity has the scale from 0 to 10 that section 6.2 took from Google.
+page is on the same level or above, else negative, as sections 4.2 and 6.2 say; equation 2 is printed with the
+opposite sign. Popularity has the scale from 0 to 10 that section 6.2 took from Google.
 """
 
 from array import array
@@ -36,8 +36,7 @@ class Distances(Protocol):
     """Protocol of distances between the groups of a `Grouping`."""
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
-        """Yield for each distance 0, 1, ..., abs(d) the groups so far from `group`, in the direction d > 0 or
-        d < 0."""
+        """Yield for each distance 0, 1, ..., abs(d), towards the sign of d, the groups at it from `group`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ class Grouping:
         )
 
     def rings(self, page: int, d: int) -> Iterator[Pages]:
-        """Yield for each distance 0, 1, ..., abs(d) the pages whose groups are so far from the page's group.
+        """Yield the pages of each of the `Distances.rings` of the page's group, first those of the group.
 
         Nothing where the page is in no group.
         """
@@ -77,7 +76,7 @@ class Grouping:
 
 
 def by_place(group: npt.NDArray[np.integer], directories: Directories, level: Name) -> Grouping:
-    """Group pages by directory or site, as `level` says; ``group``: each page's directory, ``[P]``."""
+    """Group pages by directory or site, as `level` says; ``group``: directory of each page, ``[P]``."""
     if level == "directory":
         return Grouping(group.astype(np.intp, copy=False), len(directories))
     return Grouping(directories.site[group], directories.sites)
@@ -100,7 +99,7 @@ class Tree:
         return len(self._parent)
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
-        """Yield for 0, 1, ..., abs(d) steps the directories so far from `group`.
+        """Yield `group`, then for each number of steps 1, ..., abs(d) the directories at that distance.
 
         For d >= 0 those at its level or above, for d < 0 those deeper in the tree.
         """
@@ -158,7 +157,7 @@ class ClusterRanks:
     """``[C, C]``: row c has all clusters by their distance from cluster c, c itself first."""
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
-        """Yield cluster `group` and, where d is positive, its d nearest clusters, one at a time."""
+        """Yield cluster `group`, then, if d is positive, each of its d nearest clusters."""
         for other in self.order[group, : max(d, 0) + 1].tolist():
             yield np.array([other], np.intp)
 
@@ -175,16 +174,16 @@ class Links:
 
     @cached_property
     def _out(self) -> tuple[Numbers, Numbers]:
-        return self._listed(self.source, self.target)
+        return self._adjacency(self.source, self.target)
 
     @cached_property
     def _into(self) -> tuple[Numbers, Numbers]:
-        return self._listed(self.target, self.source)
+        return self._adjacency(self.target, self.source)
 
-    def _listed(self, begin: Numbers, end: Numbers) -> tuple[Numbers, Numbers]:
-        """Sort the ends of links by their begins; return them, and where those of each page start."""
-        order = np.argsort(begin, kind="stable")
-        return end[order], np.searchsorted(begin[order], np.arange(self.pages + 1))
+    def _adjacency(self, page: Numbers, neighbour: Numbers) -> tuple[Numbers, Numbers]:
+        """Return neighbours sorted by page, ``[L]``, and where those of each page begin, ``[pages + 1]``."""
+        order = np.argsort(page, kind="stable")
+        return neighbour[order], np.searchsorted(page[order], np.arange(self.pages + 1))
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
         """Yield page `group` with its siblings (pages linked from the same page), then pages 1, 2, ... hops
@@ -205,7 +204,7 @@ class Links:
             yield np.setdiff1d(front, siblings)
 
     def page_rank(self) -> npt.NDArray[np.float64]:
-        """PageRank of each page (equation 9), ``[P]``; pages without links pass theirs to all pages alike."""
+        """PageRank of each page (equation 9), ``[P]``; the rank of a page without links goes to all alike."""
         count = np.bincount(self.source, minlength=self.pages)
         rank = np.full(self.pages, 1.0 / self.pages)
         for _ in range(RANK_STEPS):
@@ -251,7 +250,7 @@ def popularity_of(values: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True, eq=False)
 class PageGroups:
-    """Clusters of P pages, and their links."""
+    """Clusters of P pages, and links between the pages; `grouping` makes a `Grouping` of either."""
 
     cluster: npt.NDArray[np.int32]
     """``[P]``: cluster of each page; `NOWHERE`: none."""
@@ -292,7 +291,10 @@ class PageGroups:
         return popularity_of(self.links.page_rank())
 
     def of_pages(self, pages: npt.NDArray[np.integer[Any]]) -> "PageGroups":
-        """Return clusters and links of `pages` only, renumbered in this order; `NOWHERE`: an unknown page."""
+        """Return clusters and links of `pages` only, renumbered in this order.
+
+        Where an entry of `pages` is `NOWHERE`, the page has no cluster and no links.
+        """
         known = pages != NOWHERE
         cluster = np.where(known, self.cluster[pages], np.int32(NOWHERE))
         new_position = np.full(len(self.cluster), NOWHERE)

@@ -2,11 +2,11 @@
 
 The directory of a page is the path without its last segment; a slash at the end belongs to that segment, so
 that ``/blog/first/`` and ``/blog/second/`` are neighbours. The pages of one script, ``/item?id=1`` and
-``/item?id=2``, share ``item?``. Nothing is decoded, and any text has a place: hostile URLs cost their length.
+``/item?id=2``, share ``item?``. Nothing is decoded, any text has a directory, and time is linear in the URL.
 
 A directory has, for each of the last 8 cycles in which it was visited, the sums of `GROUP_VISITS`; those of a
-site or of the crawl are sums over directories. All are exact in any order of summation, so that a crawl and a
-replay come to the same bits.
+site or of the crawl are sums over directories. All are multiples of one unit, and so exact in any order of
+summation: a crawl and a replay come to the same bits.
 """
 
 import re
@@ -81,7 +81,7 @@ def directory_of(path: str) -> str:
 
 
 def in_scope(directories: Array, site: str, prefix: str) -> npt.NDArray[np.bool_]:
-    """Mask ``[G]`` of the directories (dtype `GROUP`) of a site whose path begins with `prefix`; "": all."""
+    """Mask ``[G]`` of the directories, dtype `GROUP`, of a site whose path begins with `prefix` (all: "")."""
     is_inside = (directories["site"] == _key(site)) & (prefix == "")
     for name, mark in (("key", "\n"), *((f"prefix_{n}", "\t") for n in range(1, PREFIXES + 1))):
         is_inside |= directories[name] == _key(site, mark, prefix)
@@ -118,7 +118,7 @@ NO_VISITS: Final = np.empty(0, GROUP_VISITS)
 
 @dataclass(frozen=True)
 class Directories:
-    """Numbers of directories 0..G-1 and of their sites 0..S-1."""
+    """Site of each directory; the G directories and S sites are numbered from 0."""
 
     site: npt.NDArray[np.intp]
     """``[G]``: number of each directory's site."""
@@ -140,7 +140,7 @@ def directories(keys_of_sites: Array) -> Directories:
 def count_visits(
     groups: Array, changed: Array, predicted: Array | None, is_warmup: Bools | None = None
 ) -> npt.NDArray[Any]:
-    """Sum up judged visits by directory: dtype `GROUP_VISITS`, directories ascending.
+    """Sum up judged visits (outcomes `JUDGED`) by directory: dtype `GROUP_VISITS`, directories ascending.
 
     ``groups``: directory of each visit, ``[V]``; ``changed``: bool ``[V]``; ``predicted``: probability of a
     change before the visit, ``[V]``, or None; ``is_warmup``: ``[V]``, None: no visit is in the warm-up.
@@ -163,7 +163,7 @@ def count_visits(
 
 
 def count_changes(groups: Array, changed: Array) -> npt.NDArray[Any]:
-    """Call `count_visits` without predictions and without the visits whose group is negative (none)."""
+    """Call `count_visits` without predictions, and without visits of no group (a negative number)."""
     known = groups >= 0
     return count_visits(groups[known], changed[known], None)
 

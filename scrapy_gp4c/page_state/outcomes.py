@@ -54,7 +54,7 @@ PLAN: Final = np.dtype([("score", "<f8"), ("page", "<u4"), ("kind", "u1")])
 
 
 def among(outcome: npt.NDArray[Any], codes: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """Mask of the outcomes (uint8) that are one of `codes`, in the shape of `outcome`."""
+    """Whether each outcome is one of `codes`: bool, in the shape of `outcome`, which is uint8."""
     matches = np.zeros(outcome.shape, np.bool_)
     for code in codes:  # np.isin takes ten times as long
         matches |= outcome == code

@@ -78,7 +78,7 @@ def _pattern(ignored: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
-    """Return the canonical form of a URL: without ignored and session parameters, default port, host's dot.
+    """Return a URL without ignored and session parameters, its default port, and a dot after its host.
 
     All else stays as it is, the order of the other parameters included. ``ignored``: names as in
     `IGNORED_PARAMS`; (): the URL is returned as it is.
@@ -108,7 +108,7 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
 
 
 def link_sum(source: str, ignored: tuple[str, ...]) -> int:
-    """Checksum (uint64, not 0) of the set of links in HTML `source`; ``ignored``: as in `page_url`."""
+    """Checksum of the set of links in HTML, uint64 above 0 (0: none yet); ``ignored``: as in `page_url`."""
     links = {link for find in _link_finders for link in find(source)}
     links.update(value for name, value in _data_finder(source) if name.endswith(_DATA_NAMES))
     pages = {page_url(unescape(link), ignored) if "?" in link or ";" in link else link for link in links}
@@ -152,7 +152,7 @@ class Moves:
     """Rules of moved sites, learnt from permanent redirects, which give a page's former URLs."""
 
     def __init__(self, rules: list[list[str]]) -> None:
-        """``rules``: of earlier cycles: prefix and suffix of new URLs, prefix and suffix of old ones."""
+        """``rules``: results of `rule_of_move` from earlier cycles, the oldest first."""
         self.rules = rules
         self._shown: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
 
@@ -182,9 +182,10 @@ class Moves:
 
 
 def rule_of_move(old: str, new: str) -> tuple[str, str, str, str] | None:
-    """Return prefix and suffix of `new`, and of `old`, around the path that both share.
+    """Return the (new prefix, new suffix, old prefix, old suffix) by which the URL `old` became `new`.
 
-    None: the last names of the paths differ, or nothing has moved.
+    ``("https://b", "", "http://a/en", ".html")`` for a move of ``http://a/en/x.html`` to ``https://b/x``.
+    None if the names at the end of the paths (``x``) differ, or the URLs are equal.
     """
     (old_head, old_path), (new_head, new_path) = head_and_path(old), head_and_path(new)
     for new_end, old_end in ENDS:
@@ -218,14 +219,14 @@ def shared_tail(old: str, new: str) -> str | None:
 
 
 def other_ends(url: str) -> Iterator[str]:
-    """Yield the URLs that the page at `url` had if it was moved by `ENDS`, such as ``/a.html`` for ``/a``."""
+    """Yield former URLs of a page, if `ENDS` has the move of its site: ``/a.html`` for ``/a``, say."""
     for new_end, old_end in ENDS[1:]:
         if "?" not in url and url.endswith(new_end) and not (new_end == "" and url.endswith("/")):
             yield url[: len(url) - len(new_end)] + old_end
 
 
 def plainer_urls(url: str) -> Iterator[str]:
-    """Yield simpler URLs that often have the same page.
+    """Yield simpler URLs that often have the same page, each with one thing changed.
 
     With https, without ``www2.``, ``//``, ``index.html`` or final slash, or in lower case.
     """

@@ -2,12 +2,12 @@
 
 With C changes found by V visits in a window (the last 3 finished cycles, and this one so far):
 
-* ``near``: the directory's share of changes, shrunk to that of its site, and this to that of the crawl, each
-  worth one visit: ``(C_dir + (C_site + (C + 0.1) / (V + 1)) / (V_site + 1)) / (V_dir + 1)``; C and V of the
-  crawl are without the warm-up in cycles that have other visits;
+* ``near``: share of visits to the directory that found changes; the share of its site counts as one more
+  visit, and in this the share of the crawl: ``(C_dir + (C_site + (C + 0.1) / (V + 1)) / (V_site + 1)) /
+  (V_dir + 1)``; C and V of the crawl leave out visits of the warm-up (see `Related.crawl`);
 * ``near_dir``, ``near_site``: ``(C + 0.1) / (V + 1)`` of the group alone;
-* ``surprise_dir``, ``surprise_site``: ``(found + 1) / (predicted + 1)`` in the group since the page's own
-  last visit, as far as the last 8 finished cycles tell; predicted are the sums of p at the visits;
+* ``surprise_dir``, ``surprise_site``: ``(found + 1) / (predicted + 1)``, changes in the group since the
+  page's last visit, or in the last 8 finished cycles if it is earlier; predicted is a sum of terminal p;
 * ``site_now``, ``directory_now``, ``cluster_now``: (found + s) / (visits + 1) of this cycle so far, where s
   is the share (C + 0.1) / (V + 1) of the finished cycles of the window; ``cluster_recent`` is that s;
 * ``site_rate``: changes per cycle of all pages of the site, as finished cycles left them;
@@ -38,16 +38,16 @@ class Sums(NamedTuple):
 
     changes: Floats
     visits: Floats
-    """Number of visits; of `Related.since` expected changes."""
+    """Number of visits; in results of `Related.since`, of the changes expected."""
 
 
 def shrunk(group: Sums, above: Floats) -> Floats:
-    """Share of the visits to groups that found changes, ``[G]``; the share `above` counts as one visit."""
+    """Share of visits to groups that found changes; `above`, the larger group's, counts as one visit."""
     return np.asarray((group.changes + above) / (group.visits + 1.0))
 
 
 def near(directory: Sums, site: Sums, crawl: Sums) -> Floats:
-    """Share of the visits to directories that found changes, shrunk to those of site and crawl: ``near``."""
+    """Column ``near``: share of the visits to directories that found changes, `shrunk` twice."""
     return shrunk(directory, shrunk(site, share(*crawl)))
 
 
@@ -60,12 +60,12 @@ def so_far(now: Sums, window: Sums) -> Floats:
     return np.asarray((now.changes + before) / (now.visits + 1.0))
 
 
-def surprise(expected: Sums) -> Floats:
+def surprise(since: Sums) -> Floats:
     """Smoothed ratio of changes found to changes expected: (found + 1) / (expected + 1).
 
-    ``expected``: result of `Related.since`, its ``changes`` found, its ``visits`` the number expected.
+    ``since``: result of `Related.since`, whose field ``visits`` has the changes expected.
     """
-    return np.asarray((expected.changes + 1.0) / (expected.visits + 1.0))
+    return np.asarray((since.changes + 1.0) / (since.visits + 1.0))
 
 
 Level = Literal["site", "directory"]
@@ -92,7 +92,7 @@ class RecentVisits(NamedTuple):
 
 
 class Clustered(NamedTuple):
-    """Sums of visits by cluster; pages have their cluster, or -1, in the column ``cluster``."""
+    """Sums of visits by cluster, this cycle's and the last ones'; column ``cluster`` has a page's, or -1."""
 
     clusters: int
     """Number of clusters."""
@@ -103,7 +103,7 @@ class Clustered(NamedTuple):
 
 
 class PageSums(NamedTuple):
-    """Sums over the pages of each site, or of each size class, ``[S]``."""
+    """Expected changes and observed cycles of all pages of each site or size class, ``[S]``."""
 
     expected: Floats
     """Sum of the column ``E``, expected number of changes."""
@@ -112,7 +112,7 @@ class PageSums(NamedTuple):
 
     @classmethod
     def by(cls, number: Array, groups: int, expected: Array, cycles: Array) -> "PageSums":
-        """Sum up columns ``E`` and ``T`` by group; ``number``: group of each page; all arrays ``[P]``."""
+        """Sum up `expected` (column ``E``) and `cycles` (``T``), by the `number` of each page's group."""
         sums = (np.bincount(number, one, groups) for one in (expected, cycles))
         return cls(*(one.astype(np.float64) for one in sums))  # of no pages it counts in integers
 
@@ -123,18 +123,18 @@ class PageSums(NamedTuple):
 
 
 class RoundColumns(Protocol):
-    """Source of columns that are computed when a round is planned, such as `Related`."""
+    """Protocol of `Related`: source of columns that are computed when a round is planned."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns it has, some of `scrapy_gp4c.scoring.terminals.ROUND`."""
 
     def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
-        """Compute column `name` of `rows` pages; ``state``: their columns, such as ``group``."""
+        """Compute a column of some pages; ``rows``: their number; ``state``: their other columns."""
 
 
 class GroupSums(Protocol):
-    """Source of sums of visits by directory or site, each ``[G or S]``, which it updates by each visit."""
+    """Protocol of running sums of visits, by directory ``[G]`` or by site ``[S]``."""
 
     def window(self, level: Level) -> Sums:
         """Sums over the last `WINDOW_CYCLES` cycles and this one so far."""
@@ -158,7 +158,7 @@ class Related:
     ) -> None:
         """``site_sums``, ``size_sums``, ``claims``: functions called when a column needs their result.
 
-        ``kept_sums``: ready sums of ``recent.window`` and ``recent.now``; None: they are computed.
+        ``kept_sums``: running sums of the visits in ``recent``; None: ``recent`` is added up.
         """
         self._clustered = clustered
         self._claims = claims
@@ -172,13 +172,13 @@ class Related:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns that can be computed: without directories, clusters or claims, not theirs."""
+        """Names of the columns that can be computed from the groups and claims that are known."""
         unknown = (BY_DIRECTORY if self._directories.unnamed else ()) + (() if self._clustered else CLUSTERED)
         unknown += () if self._claims else tuple(KINDS_OF)
         return tuple(name for name in ROUND if name not in unknown)
 
     def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
-        """Compute column `name` of `rows` pages; ``state``: their columns, such as ``group``, ``last_cycle``.
+        """Compute a column of some pages; ``rows``: their number; ``state``: their other columns.
 
         Raises ScoreError for a column of directories or clusters where these are not known.
         """
@@ -210,7 +210,7 @@ class Related:
         return np.asarray(table.ravel().take(group * np.intp(table.shape[1]) + seen_cycles))
 
     def _sums(self, names: Sequence[str], parts: Sequence[Array], level: Level) -> Iterator[Floats]:
-        """Yield for each field in `names` its sum over tables `parts`, by directory or site."""
+        """Yield for each field in `names` its sum over `parts`, tables of dtype `GROUP_VISITS`, by group."""
         group = np.concatenate([visits["group"] for visits in parts]).astype(np.intp)
         number = group if level == "directory" else self._directories.site[group]
         size = len(self._directories) if level == "directory" else self._directories.sites
@@ -239,8 +239,8 @@ class Related:
     def crawl(self) -> Sums:
         """Changes and visits of the whole crawl in the window (see `window`): two numbers.
 
-        Warm-up visits count only in cycles without other visits. Else a site with ever new pages would decide
-        what is expected of all sites.
+        Warm-up visits count only in cycles without other visits, because a site with ever new pages, which
+        has most of the warm-up, would decide what is expected of all sites.
         """
         changes, visits = (np.asarray(one.sum()) for one in self.window("site"))
         for of_cycle in self._recent.window:
@@ -249,9 +249,9 @@ class Related:
         return Sums(changes, visits)
 
     def since(self, level: Level) -> Sums:
-        """Changes found, and changes expected (in the field ``visits``), by directory or site.
+        """Changes found and expected in the last n finished cycles and this one, by group and n from 0 to N.
 
-        Both are ``[G or S, N + 1]``: column n sums over the last n finished cycles (at most N) and this one.
+        Both are ``[G or S, N + 1]``. The field ``visits`` has the changes expected.
         """
         changes, predicted = self._sums(("changes", "predicted"), [self._recent.now], level)
         columns = [(changes, predicted)]
@@ -350,7 +350,7 @@ class RoundState(Mapping[str, Array]):
         related: RoundColumns,
         draw: Callable[[npt.NDArray[np.intp] | slice], npt.NDArray[np.uint64]],
     ) -> None:
-        """``columns``: of all pages, ``[P]``; ``rows``: the pages to score; ``draw``: rows -> tie draws."""
+        """``columns``: of all pages, ``[P]``; ``rows``: pages to score; ``draw(rows)``: draws for ties."""
         self._columns = columns
         self._rows = rows
         self._related = related

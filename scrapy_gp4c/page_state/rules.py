@@ -21,7 +21,7 @@ MOST_S: Final = 1e10
 
 
 class Span(NamedTuple):
-    """Time between two visits of a page, as a number of cycles or of seconds; the other one is 0."""
+    """Time between two visits of a page, in cycles or in seconds; the field of the other unit is 0."""
 
     cycles: int = 0
     seconds: float = 0.0
@@ -161,7 +161,10 @@ def _decoded_label(label: str) -> str:
 
 
 def url_matches(url: str, pattern: str) -> bool:
-    """Whether a URL, as it is or decoded, matches the glob `pattern`; one without ``*?[`` is a substring."""
+    """Whether a URL matches the glob `pattern`, or has it as a part if it is without ``*?[``.
+
+    The URL may match as it is, or with its percent-encoding and IDNA host decoded.
+    """
     urls = [url, unquote(url)] if "%" in url else [url]
     if "xn--" in url:
         urls.append(_XN_LABEL.sub(lambda label: _decoded_label(label[0]), urls[-1]))
@@ -242,10 +245,10 @@ NO_RULE: Final = PageRule()
 
 
 def rule_of(rules: Sequence[PageRule], url: str, meta: Mapping[str, Any]) -> PageRule:
-    """Return the page rule of a page: the first that matches, overridden by its request's meta.
+    """Return the page rule of a page: the first that matches, overridden by its request's `meta`.
 
-    ``meta``: of the page's request; ``gp4c_max_age`` and ``gp4c_min_interval`` in it replace those of the
-    rule, and win where they contradict the rule. An unreadable one is ignored.
+    ``gp4c_max_age`` and ``gp4c_min_interval`` in `meta` replace those of the rule. If one contradicts the
+    rule's other limit, that is dropped. A value in `meta` that cannot be read is ignored.
     """
     tag = meta.get("gp4c_tag")
     rule = next((one for one in rules if one.is_for(url, tag)), NO_RULE)

@@ -69,7 +69,7 @@ class Round(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some candidates of a round with their columns, ids ascending (of `Evidence.rows`: any pages)."""
+    """Candidates of a round with their columns, ids ascending; from `Evidence.rows`, any pages as asked."""
 
     pages: Pages
     """``[rows]``."""
@@ -158,7 +158,7 @@ Scorer = Callable[[Block], Floats]
 
 
 class Cut(NamedTuple):
-    """Score and tie-breaking number of the last page that a ranking chose."""
+    """Score and tie-breaking number of the last page that a ranking chose, the threshold to be chosen."""
 
     score: float
     tie: int
@@ -181,7 +181,7 @@ class Selection(NamedTuple):
     """Number of a site -> cut of its own, for sites that were limited to a share of the budget."""
 
     def kinds_of_pages(self) -> npt.NDArray[np.uint8]:
-        """Kind of visit of each page, ``[rows]``, also where `kinds` is None."""
+        """Kind of visit of each page, ``[rows]``; ``ranked`` where `kinds` is None."""
         return np.full(len(self.pages), RANKED, np.uint8) if self.kinds is None else self.kinds
 
 
@@ -204,7 +204,7 @@ class Ranking(Protocol):
         """Return the k candidates with the highest scores; ties by `Block.ties_of`, then by page."""
 
     def trusts(self, selection: Selection) -> bool:
-        """Whether a selection is the last result of `best`, whose pages need no check."""
+        """Whether `selection` is the object that `best` returned last, which `choose` need not check."""
 
 
 def ranking_of(evidence: Evidence) -> Ranking | None:
@@ -225,7 +225,7 @@ class Policy(Protocol):
 
     @property
     def rounds(self) -> int | None:
-        """Rounds of a cycle, at least 1; None: until the budget is spent, or none chosen and none awaited."""
+        """Rounds of a cycle, at least 1; None: no limit, see `rounds_of`."""
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Choose at most ``round.remaining`` of the candidates."""
@@ -255,7 +255,10 @@ def choose(policy: Policy, round: Round, evidence: Evidence) -> Selection:
 
 
 def rounds_of(policy: Policy) -> Iterable[int]:
-    """Return the numbers of the rounds that a policy may have in a cycle: 0, 1, ..."""
+    """Return the numbers 0, 1, ... of the rounds of a cycle, without end where ``policy.rounds`` is None.
+
+    The caller stops when the budget is spent, or a round chose no page and no visit is awaited.
+    """
     return count() if policy.rounds is None else range(policy.rounds)
 
 

@@ -42,7 +42,7 @@ class SampleOutcomes:
 
 
 def samples_of(evidence: Evidence, begin: int = 0) -> SampleOutcomes:
-    """Return the outcomes of samples among the cycle's visits from number ``begin`` on.
+    """Return the outcomes of samples among the cycle's visits, without the first `begin` (already read).
 
     A page that has gone since its last visit counts as changed (Tan et al. 2007, section 3); errors are left
     out.
@@ -62,7 +62,8 @@ def samples_of(evidence: Evidence, begin: int = 0) -> SampleOutcomes:
 class Members:
     """Candidates of a cycle and pages chosen by its earlier rounds, by group, in the order of sampling.
 
-    Groups without such pages are left out; the other G groups have positions 0..G-1 here.
+    G is the number of groups that have such pages. A group's position, from 0 to G - 1, is not its number in
+    the grouping.
     """
 
     pages: Pages
@@ -84,7 +85,7 @@ class Members:
         return self.pages[begin : end if wanted is None else min(begin + wanted, end)]
 
     def positions(self, numbers: Numbers) -> Numbers:
-        """Return the positions of groups by their numbers; groups without pages here are left out."""
+        """Return the positions of groups by their numbers in the grouping; left out if they have no pages."""
         nearest = np.minimum(np.searchsorted(self.number, numbers), len(self.number) - 1)
         return np.asarray(nearest[self.number[nearest] == numbers] if len(self.number) else nearest[:0])
 
@@ -105,14 +106,14 @@ class GroupedEvidence(Protocol):
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Numbers, Numbers]:
         """Return the first candidates of every group in the order of sampling, at most `most` of each.
 
-        As `Members.pages`, `Members.begin` and `Members.number`. Groups without candidates are left out.
+        The three arrays are `pages`, `begin` and `number` of `Members`.
         """
 
 
 def first_members(evidence: Evidence, grouping: Grouping, wanted: int) -> Members:
-    """Groups of a cycle's candidates, as `members_of`, but with no more pages of each than needed.
+    """Sort candidates into groups, as `members_of`, but only the first pages of each group.
 
-    Equally many of each group, or all of them, that make ``wanted`` pages in all.
+    The number per group is the same for all, and large enough for at least `wanted` pages in all.
     """
     if not isinstance(evidence, GroupedEvidence) or evidence.is_partial:
         return members_of(evidence, grouping)
@@ -134,7 +135,7 @@ def members_of(
 ) -> Members:
     """Sort all candidates, and the pages that earlier rounds have chosen, into groups.
 
-    ``value_of``: value of each page of a block, for `Members.value`; None: 0.
+    ``value_of``: value of each page of a block, such as its score, for `Members.value`; None: 0.
     """
     planned = evidence.rows(np.sort(evidence.planned().pages))
     value_of = value_of or (lambda block: np.zeros(len(block.pages)))
@@ -188,7 +189,7 @@ class SampleResult:
 
     @property
     def all_complete(self) -> bool:
-        """Whether all planned samples of all groups are visited."""
+        """Whether all planned samples of all groups are visited, with any outcome."""
         return bool((self.sampled == self.complete).all())
 
 
@@ -198,9 +199,9 @@ def ungrouped_samples(members: Members, most: int, evidence: Evidence) -> Pages:
 
 
 def group_samples(order: Numbers, members: Members, each: int, wanted: int, most: int) -> list[Pages]:
-    """Return the first ``each`` pages of groups in turn, until these are ``wanted`` pages; at most ``most``.
+    """Return the first ``each`` pages of one group after the other, until there are ``wanted`` or more.
 
-    ``order``: positions of groups in `members`, the first to sample first.
+    ``order``: positions of groups in `members`, the first to sample first; ``most``: most pages in all.
     """
     parts: list[Pages] = []
     count = 0
@@ -215,8 +216,8 @@ def group_samples(order: Numbers, members: Members, each: int, wanted: int, most
 def remaining_pages(order: Numbers, members: Members, most: int, evidence: Evidence, spare: int = 0) -> Pages:
     """Return the candidates of groups that may still be visited, group by group, at most ``most`` pages.
 
-    ``order``: positions of groups in `members`; ``spare``: visits to leave for groups whose samples are not
-    in: after the first group with candidates, only groups that fit into ``most - spare`` pages are added.
+    ``order``: positions of groups in `members`; ``spare``: visits to leave for groups whose samples have no
+    outcome yet: after the first group, the list ends before a group that would leave less.
     """
     parts: list[Pages] = []
     for group in order.tolist():

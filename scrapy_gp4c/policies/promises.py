@@ -1,8 +1,8 @@
 """Promises (``max_age`` of a page): which pages a cycle has to visit, so that none is visited too late.
 
 A page with a promise is visited at least once in ``max_age`` cycles. Pages are taken by earliest deadline:
-those that are due now, and so many others that no later cycle has more pages due than its budget. Crawls and
-replays call the same function. Source: C. L. Liu & J. W. Layland 1973, "Scheduling algorithms for
+those that are due now, and just as many others as keep any later cycle from having more due than its budget.
+Crawls and replays call the same function. Source: C. L. Liu & J. W. Layland 1973, "Scheduling algorithms for
 multiprogramming in a hard-real-time environment", Journal of the ACM 20, section 7.
 """
 
@@ -32,16 +32,16 @@ PROMISE: Final = np.dtype(
 
 
 def needed_visits(max_age: Array) -> int:
-    """Return the visits per cycle, on average, that keep all promises: the sum of 1 / `max_age`."""
+    """Return the visits per cycle that keep all promises: the sum of 1 / `max_age` of pages, rounded up."""
     return math.ceil(float((1.0 / max_age).sum()) - 1e-9)
 
 
 def promised_visits(promised: Array, budget: int) -> npt.NDArray[np.intp]:
-    """Choose the pages that a cycle visits by their promises: positions, earliest deadline first.
+    """Choose the pages that a cycle has to visit by their promises, the earliest deadline first.
 
-    ``promised``: all pages with a promise, with the fields of `PROMISE`; ``budget``: most visits. If spending
-    the budget of every cycle by earliest deadline keeps all promises, then so do these fewer visits. If it
-    does not, the pages that are late longest come first.
+    ``promised``: all pages with a promise, with the fields of `PROMISE`; ``budget``: most visits. Returns
+    positions in `promised`, as few as keep all promises, if the whole budget of each cycle could keep them.
+    Else the pages that are late longest come first.
     """
     cycles_left = promised["cycles_left"]
     order: npt.NDArray[np.intp] = np.lexsort((promised["min_interval"], promised["max_age"], cycles_left))
@@ -74,12 +74,12 @@ class _CyclesAhead:
         self._counts = self._counted(slice(None), size)
         self._released = np.arange(size[1]) <= (self._max_age - self._min_interval)[:, None]
 
-    def _counted(self, rows: Any, size: tuple[int, int]) -> Ints:
-        """Count pages by class (pair of max_age and min_interval) and cycles left: ``[classes, cycles]``."""
-        return np.bincount(self._cell[rows], minlength=size[0] * size[1]).reshape(size).astype(np.int64)
+    def _counted(self, rows: Any, shape: tuple[int, int]) -> Ints:
+        """Count the pages at `rows` by class (pair of max_age and min_interval) and cycles left: `shape`."""
+        return np.bincount(self._cell[rows], minlength=shape[0] * shape[1]).reshape(shape).astype(np.int64)
 
     def lateness(self, visited: npt.NDArray[np.intp]) -> int:
-        """Sum up the late pages after each of the next cycles, if the present one visits `visited`."""
+        """Sum up the late pages after each of the next cycles, if this one visits the positions `visited`."""
         counts, visits = self._counts, self._counted(visited, self._counts.shape)
         late = 0
         states: dict[bytes, tuple[int, int]] = {}
@@ -95,7 +95,7 @@ class _CyclesAhead:
         return late
 
     def _after(self, counts: Ints, visits: Ints) -> tuple[Ints, int]:
-        """Return the `counts` (by class and cycles left) after a cycle with `visits`, and its late pages."""
+        """Return `counts` (see `_counted`) after a cycle with such `visits`, and its number of late pages."""
         counts = counts - visits
         late = int(counts[:, 0].sum())
         counts[:, 1] += counts[:, 0]  # they stay due
@@ -105,7 +105,6 @@ class _CyclesAhead:
         return counts, late
 
     def _by_deadline(self, counts: Ints) -> Ints:
-        """Return a cycle's visits by class and cycles left, if the budget goes to the earliest deadlines."""
         waiting = np.where(self._released, counts, 0).T
         earlier = np.cumsum(waiting).reshape(waiting.shape) - waiting
         return np.asarray(np.clip(self._budget - earlier, 0, waiting).T)

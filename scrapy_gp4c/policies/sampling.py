@@ -2,8 +2,8 @@
 
 `Follow` samples pages, and with probability phi fetches pages near a sample (Tan et al. 2007, section 4 says
 what is near). Line 4 of Algorithm 1 is read as a union, and a page is fetched once a cycle. phi is drawn once
-for each sample. ``gsb`` is greedy (Cho & Ntoulas 2002, as Tan et al. 2007, sections 2 and 6.2, have it);
-``groups`` goes from group to group by what is known of their pages (thesis 2.5 on Tan & Mitra 2010).
+for each sample. ``gsb`` is greedy (Cho & Ntoulas 2002, as Tan et al. 2007, sections 2 and 6.2, describe it);
+``groups`` visits groups in the order of a terminal's mean (thesis 2.5 on Tan & Mitra 2010).
 """
 
 from collections.abc import Callable
@@ -46,8 +46,8 @@ BY_SCORE: Final = "score"
 """Value of parameter ``order`` of `ByGroups`: groups by their mean score, instead of a terminal."""
 
 
-def turn(block: Block) -> Floats:
-    """Return the terminal ``random`` of a block's pages, by which they are sampled, the highest first."""
+def random_scores(block: Block) -> Floats:
+    """Return the random numbers (terminal ``random``) by which pages are sampled, the highest first."""
     return np.asarray(terminals.TERMINALS["visits"]["random"].formula(block.state, 0))
 
 
@@ -61,7 +61,7 @@ class RandomNodes:
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Select random pages, up to the budget."""
-        return plan_of([(SAMPLE, best_candidates(turn, round.remaining, evidence).pages)])
+        return plan_of([(SAMPLE, best_candidates(random_scores, round.remaining, evidence).pages)])
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ class SampleOrder:
     """Iterator over the candidates of a cycle, in the random order in which they are sampled."""
 
     def __init__(self, evidence: Evidence, remaining: int) -> None:
-        """Order 2 * `remaining` candidates, enough for a budget of `remaining` visits of all kinds."""
-        self._pages = best_candidates(turn, 2 * remaining, evidence).pages
+        """Order 2 * `remaining` candidates, of which `take` skips at most `remaining`, visited meanwhile."""
+        self._pages = best_candidates(random_scores, 2 * remaining, evidence).pages
         self._next = 0
 
     def take(self, wanted: int, evidence: Evidence, planned: Pages) -> Pages:
-        """Return the next `wanted` candidates, or fewer; ``planned``: pages to skip, already in the plan."""
+        """Return the next `wanted` pages that are still candidates, or fewer, without those in `planned`."""
         taken: list[Pages] = []
         while wanted > 0 and self._next < len(self._pages):
             batch = self._pages[self._next : self._next + wanted]
@@ -123,7 +123,7 @@ class FollowParameters(NamedTuple):
 
 
 def _by_history(terminal: str) -> Callable[[SampleOutcomes, Evidence, int, Clock], Floats]:
-    """Return a function for `PHIS` by equation 5: phi is the value of `terminal` after the sample's visit."""
+    """Return a function for `PHIS`, by equation 5: the value of `terminal` after the sample's visit."""
 
     def phi(samples: SampleOutcomes, evidence: Evidence, cycle: int, clock: Clock) -> Floats:
         before = evidence.rows(samples.pages).state
@@ -145,9 +145,9 @@ PHIS: Final[dict[str, Callable[[SampleOutcomes, Evidence, int, Clock], Floats]]]
         (evidence.popularity()[samples.pages] + 1.0) / 11.0, np.float64
     ),
 }
-"""Name -> function that returns the probability that each sample's near pages are visited, ``[S]``.
+"""Name -> function of (samples, evidence, cycle, clock of terminals) that returns each sample's phi, ``[S]``.
 
-Equations 3, 4-7, 8, and section 5.3."""
+phi is the probability that pages near a sample are visited: equations 3, 4-7, 8, and section 5.3."""
 BY_HISTORY: Final = ("ha", "wha")
 """Names in `PHIS` of functions that read earlier visits of the samples."""
 HISTORY_COLUMNS: Final = ("n", "X", "A", "A_cycles", "first_cycle", "last_cycle")
@@ -176,7 +176,7 @@ class Follow:
 
     @property
     def rounds(self) -> None:
-        """No limit of rounds: as many as the budget suffices for."""
+        """None: no limit of rounds."""
         return
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
@@ -189,7 +189,7 @@ class Follow:
         return plan_of([(NEIGHBOUR, near), (SAMPLE, self._order.take(wanted, evidence, near))])
 
     def seeds(self, round: Round, evidence: Evidence) -> int:
-        """Number of the cycle's samples so far whose near pages are visited."""
+        """Number of the cycle's samples so far that are followed (`is_followed`), for the cycle's record."""
         if self.parameters.phi == 0:
             return 0
         return int(self.is_followed(samples_of(evidence), round, evidence).sum())
@@ -208,7 +208,7 @@ class Follow:
         if not len(samples.pages) or not round.remaining:
             return NOTHING_CHOSEN.pages
         is_followed = self.is_followed(samples, round, evidence)
-        order = np.lexsort((samples.pages, -turn(evidence.rows(samples.pages))))
+        order = np.lexsort((samples.pages, -random_scores(evidence.rows(samples.pages))))
         followed = samples.pages[order[is_followed[order]]]
         if not len(followed):
             return followed
@@ -247,11 +247,10 @@ class _OfGroups:
 
     @property
     def rounds(self) -> None:
-        """No limit of rounds: as many as the budget and the samples need."""
         return
 
     def seeds(self, round: Round, evidence: Evidence) -> int:
-        """Number of groups of which pages beside the samples were visited in the cycle so far."""
+        """Number of groups of which more than samples was visited in this cycle, for the cycle's record."""
         visits = evidence.visits()
         near = visits.pages[visits.kinds == NEIGHBOUR]
         return len(np.unique(evidence.grouping(self.level).number[near])) if len(near) else 0
@@ -272,7 +271,7 @@ class Greedy(_OfGroups):
         return f"gsb(level={self.level!r}, sample={self.sample})"
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Plan the samples; in later rounds all pages of groups whose samples all have an outcome.
+        """Plan the samples, then, up to the budget, all pages of groups whose samples are all visited.
 
         Groups with the highest share of changed samples come first.
         """
@@ -295,8 +294,10 @@ class Greedy(_OfGroups):
 
 @dataclass
 class ByGroups(_OfGroups):
-    """Policy ``groups``: group after group, in order of a terminal; of each samples, then all other pages if
-    enough samples had changed."""
+    """Policy ``groups``: samples group after group, and visits all of a group if enough samples had changed.
+
+    ``order``: terminal by whose mean the groups are sorted, the highest first.
+    """
 
     settings: PolicySettings
     level: Level = "site"
@@ -320,7 +321,7 @@ class ByGroups(_OfGroups):
         When no group is left to sample, plan pages of the other groups too.
         """
         grouping = evidence.grouping(self.level)
-        if not round.number or self._members is None or self._looks_around:
+        if not round.number or self._members is None or self._order_may_change:
             self._members = members_of(evidence, grouping, lambda block: self._values(block, round))
         members, budget = self._members, round.remaining
         result = SampleResult.of(evidence, grouping, members)
@@ -339,8 +340,8 @@ class ByGroups(_OfGroups):
         return plan_of([(NEIGHBOUR, near), *((SAMPLE, pages) for pages in samples)])
 
     @property
-    def _looks_around(self) -> bool:
-        """Whether the order of groups may differ from round to round, as the score reads related pages."""
+    def _order_may_change(self) -> bool:
+        """Whether the order of groups may differ between rounds, because the score reads related pages."""
         read = self.settings.score_function.columns if self.order == BY_SCORE else ()
         return any(name in terminals.ROUND and name != "draw" for name in read)
 

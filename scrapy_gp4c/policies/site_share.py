@@ -1,5 +1,7 @@
-"""Limit on the budget share of restless sites (pages change at every visit) and swelling sites (ever more
-new pages)."""
+"""Limit on the budget share of single sites that would take too much, restless ones and swelling ones.
+
+The pages of a restless site change at every visit; a swelling site has ever more new pages.
+"""
 
 import math
 import sys
@@ -35,20 +37,21 @@ SitesOf = Callable[[Pages], Array]
 
 
 def shared(policy: Policy, share: float, sites_of: SitesOf | None = None) -> Policy:
-    """Limit a policy, so that a restless or swelling site gets at most `share` of a budget others can use.
+    """Return `policy` with `SharedBudget` around it, if `share` limits anything.
 
-    ``share`` 1.0, and policies without a number of rounds (those that sample): returned as they are.
+    The policy itself is returned with `share` 1.0, or if it has no number of rounds (policies that sample).
     """
     return policy if share >= 1.0 or policy.rounds is None else SharedBudget(policy, share, sites_of)
 
 
 @dataclass(frozen=True)
 class SharedBudget:
-    """A policy that limits restless and swelling sites to `share` of the budget, or 1 / sites if more.
+    """A policy that limits each restless or swelling site to a share of the budget.
 
-    To any score function, pages that change at every visit are worth most. An honest site of the same worth
-    has pages that were once found unchanged, so it is not restless and has no limit. A swelling site has
-    first visits besides the budget, and ever more pages that then compete for it.
+    The limit is `share`, or an equal share of all sites if that is larger. To any score function, pages that
+    change at every visit are worth most. An honest site of the same worth has pages that were once found
+    unchanged, so it is not restless and has no limit. The pages of a swelling site get first visits outside
+    the budget, and then compete for it.
     """
 
     policy: Policy
@@ -69,7 +72,7 @@ class SharedBudget:
         return getattr(self.policy, name)
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Choose as `policy` does; if a limited site has too many pages, ask again without its other pages.
+        """Choose as `policy` does; while a limited site has too many pages, ask again without the surplus.
 
         Visits that no other site can use go back to the limited sites.
         """
@@ -84,8 +87,8 @@ class SharedBudget:
             # case of 10^100.
             for step, margin in ((max(1, int(self.share * len(pages)) // SAMPLE), 2), (1, 1)):
                 keys = self.sites_of(np.sort(pages[::step]))
-                visits = step * int(np.unique(keys, return_counts=True)[1].max())
-                if margin * visits <= math.floor(self.share * budget + 1e-9):
+                estimate = step * int(np.unique(keys, return_counts=True)[1].max())
+                if margin * estimate <= math.floor(self.share * budget + 1e-9):
                     return chosen
         sites = evidence.grouping("site")
         visits = _count(sites, before)
@@ -122,11 +125,11 @@ class SharedBudget:
         kinds = np.concatenate([one.kinds_of_pages() for one in selections])
         if chosen.cut is None:
             return Selection(pages, scores, None, kinds)
-        site, ties = sites.number[pages], evidence.rows(pages).ties_of(np.arange(len(pages)))
+        of_page, ties = sites.number[pages], evidence.rows(pages).ties_of(np.arange(len(pages)))
         cut = ALL if len(selections[-1].pages) else Cut(float(scores[-1]), int(ties[-1]))
         of_sites = dict.fromkeys(np.flatnonzero(~has_room).tolist(), NONE)
-        rows = np.flatnonzero(~has_room[site])
-        of_sites |= {int(site[row]): Cut(float(scores[row]), int(ties[row])) for row in rows}
+        rows = np.flatnonzero(~has_room[of_page])
+        of_sites |= {int(of_page[row]): Cut(float(scores[row]), int(ties[row])) for row in rows}
         return Selection(pages, scores, cut, kinds, of_sites)
 
 
@@ -135,11 +138,11 @@ def _takes_too_much(
 ) -> bool:
     """Whether a site is restless or swelling; ``pages``: of the site, ids ascending.
 
-    Restless: more than ``most`` pages, and nearly all that ever changed, changed at every visit. All visits
-    count since the first, which the warm-up makes in cycles that follow each other: visited every sixth
-    cycle, pages that change in nine of ten cycles look restless.
-    Swelling: in each of the last cycles, in the mean, more of its pages became known than half of the
-    budget. Pages that became known with its first one are not new, however late a cap lets them be visited.
+    Restless: more than ``most`` pages, and nearly all that ever changed, changed at every visit. Those of the
+    warm-up count as well, because they follow closely: of pages that change in nine of ten cycles, visits
+    every sixth cycle alone would find hardly one unchanged.
+    Swelling: more than half of the budget is the mean number of its pages that became known in each of the
+    last cycles. Those that became known with the site's first page do not count, however late their visit.
     """
     step = max(1, len(pages) // SAMPLE)
     n, changes, entered = (evidence.rows(pages[::step].astype(np.uint32)).state[name] for name in COLUMNS)
@@ -174,7 +177,7 @@ class OtherSites:
     """`Evidence` without the candidates of full sites, and without pages that are chosen already."""
 
     def __init__(self, evidence: Evidence, sites: Grouping, has_room: Bools, chosen: Pages) -> None:
-        """``has_room``: whether the candidates of each site stay, ``[sites]``."""
+        """``has_room``: whether the candidates of each of `sites` stay; ``chosen``: pages to leave out."""
         self._evidence = evidence
         self.rows, self.visits, self.planned = evidence.rows, evidence.visits, evidence.planned
         self.grouping, self.popularity = evidence.grouping, evidence.popularity

@@ -67,7 +67,7 @@ class Parameter(NamedTuple):
 
 
 class PolicyEntry(NamedTuple):
-    """A row of `POLICIES`: how a policy is made, its parameters and meaning, and what it reads."""
+    """A row of `POLICIES`: how a policy is made, its parameters and meaning, and which columns it reads."""
 
     make: Callable[..., Policy]
     """``make(settings, **parameters)``."""
@@ -212,7 +212,10 @@ def _usage(name: str) -> str:
 
 
 def parse(text: str, names: Container[str]) -> tuple[str, dict[str, Any]] | None:
-    """Split ``name`` or ``name(key=literal, ...)`` into name and arguments; None: another text or name."""
+    """Split ``name`` or ``name(key=literal, ...)`` into name and arguments.
+
+    None for a text of any other form, or a name that is not in `names`; the caller says what it expected.
+    """
     try:
         node = ast.parse(text, mode="eval").body
         call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
@@ -227,7 +230,7 @@ def parse(text: str, names: Container[str]) -> tuple[str, dict[str, Any]] | None
 
 
 def _reading(name: str, arguments: dict[str, object]) -> tuple[bool, tuple[str, ...], tuple[Name, ...]]:
-    """Return `scored`, `columns` and `near` of the `PolicyChoice` of a policy with these arguments."""
+    """Return fields `scored`, `columns` and `near` of `PolicyChoice` for a policy with these arguments."""
     entry = POLICIES[name]
     columns, order = entry.columns, arguments.get("order")
     if "phi" in arguments and arguments["phi"] not in BY_HISTORY:

@@ -39,7 +39,7 @@ class TopK:
     rounds: int = 1
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Choose the candidates of the highest scores, in one pass, with memory for the chosen ones only."""
+        """Choose the candidates of the highest scores, with memory for the chosen ones only."""
         return best_candidates(scored_by(self.settings, round), round.remaining, evidence)
 
 
@@ -55,7 +55,7 @@ class StateScores:
     """Scores of a function in one cycle, looked up in a table of all combinations of its columns' values.
 
     A table is used where the function reads only columns of whole numbers, with few combinations; the scores
-    are the same. It is made once as many pages were scored one by one as it has entries.
+    are the same. Until as many pages were scored as the table would have entries, each page is scored itself.
     """
 
     def __init__(self, function: ScoreFunction, cycle: int) -> None:
@@ -70,14 +70,13 @@ class StateScores:
         self._one_by_one = 0
 
     def __call__(self, state: Mapping[str, Array]) -> npt.NDArray[np.float64]:
-        """Scores of the pages of a block, float64 ``[rows]``, see `ScoreFunction.scores`."""
         columns = [state[name] for name in self._names]
-        if columns and len(columns[0]) and self._covers(columns):
+        if columns and len(columns[0]) and self._extend_to(columns):
             return self._table.take(self._places(columns))
         return self._function.scores(state, self._cycle)
 
-    def _covers(self, columns: Sequence[Array]) -> bool:
-        """Whether the table has all combinations of a block; makes a larger table once that is worth it."""
+    def _extend_to(self, columns: Sequence[Array]) -> bool:
+        """Make a larger table if a block needs it and it pays; returns whether the table covers the block."""
         ends = [(int(column.min()), int(column.max())) for column in columns]
         span = dict(zip(self._names, ends, strict=True))
         if "n" in span and "X" in span:
@@ -119,7 +118,7 @@ def _spanned(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -
 
 @dataclass(frozen=True)
 class CycleScorer:
-    """`Scorer` of a score function in one cycle."""
+    """`Scorer` of a score function in one cycle, which looks scores up by `StateScores`."""
 
     function: ScoreFunction
     cycle: int
@@ -129,7 +128,6 @@ class CycleScorer:
         return StateScores(self.function, self.cycle)
 
     def __call__(self, block: Block) -> Floats:
-        """Scores of the pages of a block, ``[rows]``."""
         return self._of_states(block.state)
 
 
@@ -141,7 +139,7 @@ def scored_by(settings: PolicySettings, round: Round) -> CycleScorer:
 def best_candidates(scores_of: Scorer, k: int, evidence: Evidence, most: int = 0) -> Selection:
     """Choose the k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page.
 
-    ``most``: if there are at most so many candidates, all of them are chosen.
+    ``most``: number of candidates up to which all are chosen, though they are more than k.
     """
     if max(k, most) <= 0:
         return NOTHING_CHOSEN
@@ -187,8 +185,8 @@ class Rounds:
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Choose the best candidates for this round's part of the budget: of 10 in 4 rounds 2, 2, 3, 3.
 
-        If the budget left is enough for all candidates, no later round could choose better: all are taken at
-        once, so that a page can wait for the one that links to it.
+        If the budget left is enough for all candidates, no later round could choose better, so that all are
+        taken at once. The crawl can then visit each page after its finder (`crawling.feeding`).
         """
         if self.sample > 0 and round.number == 0:
             wanted = int(self.sample * round.remaining + 1e-9)

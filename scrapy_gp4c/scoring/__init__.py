@@ -1,1 +1,1 @@
-"""The score language, its terminals, the named score functions, and ranking by score; no I/O but `load`."""
+"""The score language, its terminals, score functions, and ranking by score; only `functions` reads files."""

@@ -1,4 +1,4 @@
-"""Discovery of new pages: how many a page's visits find (bring), older visits weighing ever less.
+"""Discovery of new pages: an estimate of how many new pages per cycle the visits of a page find (bring).
 
 A visit after a gap of g cycles that finds b unknown pages adds b to one sum and g to another, both first
 decayed by ``2 ** (-g / 8)``. New pages per cycle are the mean of a Gamma posterior,
@@ -37,7 +37,7 @@ _MOST: Final = float(np.finfo(np.float16).max)
 def observe(state: MutableMapping[str, Array], brought: Array, cycle: int) -> None:
     """Add one visit at `cycle` and the new pages it found to every row, in place; before `terminals.observe`.
 
-    ``state``: ``last_cycle`` and the last three of `COLUMNS`, each ``[P]``, of pages that have a copy;
+    ``state``: ``last_cycle`` and the three columns ``brought_...``, each ``[P]``, of pages that have a copy;
     ``brought``: new pages ``[P]``.
     """
     gap_cycles = (cycle - state["last_cycle"]).astype(np.float64)
@@ -58,8 +58,8 @@ def rate(state: Mapping[str, Array], cycle: int) -> Array:
 def is_hub(state: Mapping[str, Array], cycle: int) -> npt.NDArray[np.bool_]:
     """Mask ``[P]`` of hubs: pages with a copy that deserve a visit for the new pages it may find.
 
-    The visits to a hub have found new pages since the first one, and the next is expected to find at least
-    0.2; start requests are hubs as long as they are expected to find 0.2 per cycle.
+    The next visit to a hub is expected to find at least `LEAST_EXPECTED` new pages. Besides, earlier visits
+    have found some, or it is a start page and expected to find as many in a single cycle.
     """
     has_brought = state["brought_sum"].view(np.uint16) != 0  # comparing float16 takes 20 times as long
     hubs = (state["found_by"] == START) | has_brought

@@ -12,8 +12,8 @@ al. 2014, section 4.2.1):
 * ``exp`` and ``pow`` saturate at ``LARGE`` instead of overflowing;
 * any other result that is not finite is 0.
 
-The thesis (2013, section 3.2) reads division as ``div(x, y)``: `LARGE_QUOTIENT` with the sign of x
-where ``|y| < TINY``. The text leaves open how large the "very large number" is, and its sign for 0 / 0 (+).
+The function ``div(x, y)`` divides as the thesis does (2013, section 3.2): `LARGE_QUOTIENT` with the sign of x
+where ``|y| < TINY``. The thesis does not say how large its number is, nor its sign for 0 / 0 (here +).
 """
 
 import ast
@@ -40,12 +40,13 @@ LARGE: Final = math.exp(700.0)
 
 
 WATCH: Final[dict[str, Any]] = {"over": "raise", "invalid": "raise", "divide": "raise", "under": "ignore"}
-"""Options of ``np.errstate`` for evaluating primitives: a result that is not finite raises, as it sets a
-flag of the processor (IEEE 754, section 7), so that results need not be searched for such."""
+"""Options of ``np.errstate`` by which a result of a primitive that is not finite raises FloatingPointError.
+
+The processor sets a flag (IEEE 754, section 7), so that results need not be searched for such."""
 
 
 def _watched(ufunc: np.ufunc) -> Callable[..., None]:
-    """Wrap a ufunc so that results that are not finite become 0; call it under ``np.errstate(**WATCH)``."""
+    """Wrap a ufunc so that results that are not finite become 0, but only under ``np.errstate(**WATCH)``."""
 
     def apply(*arguments: Array, out: Array) -> None:
         try:
@@ -244,7 +245,10 @@ class Expression:
         return scores
 
     def evaluate(self, terminals: Mapping[str, Array], out: Array) -> None:
-        """Write the scores of all rows to `out`; terminals and `out` are float64 ``[P]``, finite."""
+        """Write the scores of all rows to `out`, as a call does, without converting `terminals`.
+
+        Both are float64 ``[P]``; terminals have to be finite.
+        """
         with np.errstate(**WATCH):
             if len(out) <= BLOCK_ROWS:
                 self._evaluate_block(terminals, out)
@@ -289,8 +293,7 @@ def _check_tree(tokens: tuple[Token, ...]) -> None:
 
 
 def _write(tokens: tuple[Token, ...]) -> str:
-    """Write tokens as canonical text: minimal parentheses that keep the tree, constants by ``repr``."""
-    stack: list[tuple[str, int]] = []
+    stack: list[tuple[str, int]] = []  # text and binding strength
     for token in reversed(tokens):
         if not isinstance(token, str):
             stack.append((repr(float(token)), 3 if math.copysign(1.0, token) < 0 else 9))

@@ -1,9 +1,9 @@
-"""Order of first visits: terminals of pages without a visit, by links to them, and turns of sites.
+"""Order of first visits: terminals of pages that wait for a first visit, and turns of their sites.
 
 OPIC (Abiteboul, Preda & Cobéna 2003) gives every page cash, which a visit shares among the page's links. Here
-cash takes one way to a page: from a start page along finders, the pages on which others were first found.
-Links of further pages set a bit each, by a hash of the linking page: their number follows from the bits that
-are not set (Whang, Vander-Zanden & Taylor 1990), however often a page that links is visited.
+a page gets cash only from its finder, the page on which it was first found, beginning at the start pages.
+Each page that links to it sets one of 64 bits, by a hash of the linking page. The number of these pages
+follows from the bits that are clear (Whang, Vander-Zanden & Taylor 1990), however often they are visited.
 """
 
 import math
@@ -61,16 +61,16 @@ def bit_of(key: Array) -> npt.NDArray[np.uint8]:
 
 
 def counted_bits(bits: Array) -> Floats:
-    """Estimate by linear counting how many distinct keys have set bits (`bit_of`) of each number: ``[P]``.
+    """Estimate how many distinct keys (see `bit_of`) set the bits of each 64-bit number: ``[P]``.
 
-    At least 1, as every page has a finder.
+    By linear counting; at least 1, because every page has a finder.
     """
     clear = 64 - np.unpackbits(bits.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1).sum(1)
     return np.asarray(np.maximum(1.0, np.rint(64 * np.log(64 / np.maximum(clear, 0.5)))))
 
 
 def counted_links(columns: Mapping[str, Array]) -> dict[str, Array]:
-    """Compute the terminals `COUNTED`, each ``[N]``, from the stored columns `COLUMNS`."""
+    """Compute the terminals `COUNTED` of N pages, each ``[N]``, from the stored columns `COLUMNS`."""
     return {
         "inlinks": counted_bits(columns["link_bits"]),
         "inlink_sites": counted_bits(columns["link_site_bits"]),
@@ -85,10 +85,11 @@ def columns_of_links(
     cycle: int,
     finders: Callable[[Ints], Mapping[str, Array]],
 ) -> dict[str, Array]:
-    """Compute the terminals `REPLAYED`, each ``[N]``, of pages that wait for their first visit.
+    """Compute ``link_depth``, ``cash`` and the other terminals that follow from finders (`REPLAYED`).
 
-    ``pages``: their ids, ``[N]``; ``found_by``: that column of all pages, ``[P]``; ``entered``: column of
-    `pages`, ``[N]``; ``finders(ids)``: returns the columns `FINDER` of pages, ids ascending.
+    Each is ``[N]``. ``pages``: ids of pages that wait for their first visit, ``[N]``; ``found_by``: that
+    column of all pages, ``[P]``; ``entered``: column of `pages`, ``[N]``; ``finders(ids)``: returns the
+    columns `FINDER` (such as E and T) of pages, ids ascending.
     """
     finder = np.where(found_by == discovery.START, 0, found_by).astype(np.int64) - 1
     links = np.bincount(finder + 1, minlength=len(finder) + 1)[1:]
@@ -138,8 +139,8 @@ def by_turns(waiting: WaitingPages, cycle: int) -> Array:
     """
     site = np.unique(waiting.site, return_inverse=True)[1]
     entered = np.clip(waiting.entered.astype(np.int64), 0, cycle)
-    of_finder = turns_of((waiting.drawn, entered), (waiting.finder, site))
-    turn = turns_of((waiting.drawn, entered, of_finder), (site,))
+    of_finder = ranks_in_groups((waiting.drawn, entered), (waiting.finder, site))
+    turn = ranks_in_groups((waiting.drawn, entered, of_finder), (site,))
     return np.asarray(waiting.pages[np.lexsort((waiting.drawn, entered, turn))])
 
 
@@ -150,8 +151,8 @@ SHARE: Final = 0.5
 class FirstVisits:
     """Counter of a cycle's first visits, which holds pages back where the cycle has a cap for them.
 
-    A page may have 100,000 links: with a cap, the pages found on one page take half of the visits left, and
-    its other pages wait until all others are done. Then `next_turns` returns them, by turns.
+    A page may have 100,000 links. With a cap, the pages found on one page take at most half of the visits
+    left; the others are held back until no other page waits. Then `next_turns` returns them, by turns.
     """
 
     def __init__(self, sites_of: Callable[[Sequence[int]], list[int]], most: int | None) -> None:
@@ -172,9 +173,10 @@ class FirstVisits:
         return bool(self._waiting) and self._most is not None and self._visits < self._most
 
     def takes(self, page: int, finder: int | None = None) -> bool:
-        """Return whether `page` may be visited now; if so, count it, else it may be held back.
+        """Return whether `page` may be visited now, and count it if so.
 
-        ``finder``: page on which it was found; None: the page was held back, and it is its turn.
+        If not, it is held back, unless the cap is used up. ``finder``: page on which it was found; None: the
+        page was held back before, and it is its turn.
         """
         if self._most is not None:
             if self._visits >= self._most:
@@ -203,13 +205,17 @@ def best_first(scores: Floats, site: Array, drawn: Array, most: int | None) -> I
     A site gets more than half of them only if other sites have too few pages. ``drawn``: random numbers,
     which decide among equal scores; all arrays ``[P]``.
     """
-    turn = turns_of((drawn, -scores), (site,))
+    turn = ranks_in_groups((drawn, -scores), (site,))
     is_beyond = turn >= (np.inf if most is None else math.ceil(SHARE * most))
     return np.lexsort((drawn, -scores, is_beyond))[:most]
 
 
-def turns_of(order: tuple[Array, ...], group: tuple[Array, ...]) -> Ints:
-    """Rank of each row in its group, from 0, ``[P]``; ``order``, ``group``: keys, as for `np.lexsort`."""
+def ranks_in_groups(order: tuple[Array, ...], group: tuple[Array, ...]) -> Ints:
+    """Rank of each row in its group, from 0: ``[P]``.
+
+    ``order``: columns by which rows are sorted, the last one first, as for `np.lexsort`; ``group``: columns
+    that are equal in rows of one group.
+    """
     rows = np.lexsort((*order, *group))
     is_first = np.ones(len(rows), np.bool_)
     is_first[1:] = np.logical_or.reduce([key[rows][1:] != key[rows][:-1] for key in group])

@@ -61,11 +61,14 @@ class ScoreFunction:
         return terminals.columns_of(self.terminals, self.clock)
 
     def on_clock(self, clock: Clock | None) -> Self:
-        """Return this function with another clock; None: with its own."""
+        """Return this function with the clock `clock`; None leaves it as it is."""
         return self if clock in (None, self.clock) else replace(self, clock=clock)
 
     def for_pages(self, *, has_claims: bool = False, has_sizes: bool = False) -> Self:
-        """Return a function with fewer terminals and equal scores for pages without claims or sizes."""
+        """Return a function with equal scores, and without terminals of claims or sizes if no page has any.
+
+        ``has_claims``, ``has_sizes``: whether any page that is to be scored has claims or sizes.
+        """
         missing = ({} if has_claims else UNCLAIMED) | ({} if has_sizes else UNSIZED)
         if self.expression is None or missing.keys().isdisjoint(self.terminals):
             return self
@@ -124,10 +127,11 @@ def load(text: str) -> ScoreFunction:
 
 
 def recorded(formula: object, configured: ScoreFunction | None = None) -> ScoreFunction:
-    """Return the score function whose `formula` a cycle's record has, without importing or reading files.
+    """Return the score function of a cycle's record, without importing or reading files.
 
-    ``configured``: the function of the user's settings, returned where its formula is the same. Raises
-    ScoreError for another dotted path, ExpressionError for text that is neither a name nor an expression.
+    ``formula``: `ScoreFunction.formula` from the record; ``configured``: the function of the user's settings,
+    returned if its formula is the same. Raises ScoreError for another dotted path, ExpressionError for a text
+    that is neither a name nor an expression.
     """
     if configured is not None and formula == configured.formula:
         return configured
@@ -220,7 +224,7 @@ def load_callable(path: str, noun: str, kind: type[Gp4cError]) -> Callable[..., 
 class ScoreParser(argparse.ArgumentParser):
     """Command-line parser in which ``--score '-t*X'`` is a score, not the option ``-t``.
 
-    Values that read as score expressions get a blank in front: give their options ``type=score_argument``.
+    It puts a blank in front of a value that reads as a score expression, which `score_argument` removes.
     """
 
     # argparse's stubs overload it by the kind of namespace, which is handed on here as it comes.
@@ -230,7 +234,7 @@ class ScoreParser(argparse.ArgumentParser):
 
 
 def score_argument(value: str) -> str:
-    """Return an option's value without the blank that `ScoreParser` put in front: its ``type``."""
+    """Return a value without the blank that `ScoreParser` put in front; to be the option's ``type``."""
     return value[1:] if value.startswith(" -") else value
 
 

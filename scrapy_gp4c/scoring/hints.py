@@ -2,8 +2,8 @@
 
 A claim says that a page changed at some time. It is stored as the first cycle whose visit of the page would
 see that change (its *due* cycle), so that crawls and replays compare whole numbers. A claim is *unseen* as
-long as it is due after the page's last visit. Claims of the kinds `SPANS` say instead how many cycles an
-answer stays true.
+long as it is due after the page's last visit. Claims of the kinds `SPANS` (``Cache-Control: max-age``, say)
+have in its place the number of cycles for which the page stays as it is.
 
 Judged visits count how far claims of a site and kind hold (`tally`): four decayed numbers, (claimed changed
 since the last visit?) x (was changed?). From these `lifts` computes how much a claim, or its absence, adds to
@@ -78,11 +78,11 @@ def is_claimed(state: Mapping[str, Array], kind: int, cycle: int) -> npt.NDArray
 
 
 def claim(state: MutableMapping[str, Array], rows: Array, kinds: Array, values: Array) -> None:
-    """Add claims to the columns, in place.
+    """Add claims to the columns `COLUMNS`, in place.
 
-    ``state``: ``first_cycle``, ``last_cycle`` and `COLUMNS`, each ``[P]``; ``rows``: pages of the claims,
-    ``[C]``; ``kinds``: positions in `KINDS`, ``[C]``; ``values``: of `CLAIMED` the due cycle, of `SPANS`
-    cycles, ``[C]``.
+    ``state``: these, ``first_cycle`` and ``last_cycle``, each ``[P]``; ``rows``: row of each claim's page,
+    ``[C]``; ``kinds``: positions in `KINDS`, ``[C]``; ``values``, ``[C]``: due cycles of claims of `CLAIMED`,
+    numbers of cycles of those of `SPANS`.
     """
     dated = kinds < len(CLAIMED)
     at, due, bit = rows[dated], values[dated], kinds[dated].astype(np.uint8)
@@ -104,8 +104,8 @@ def claim(state: MutableMapping[str, Array], rows: Array, kinds: Array, values: 
         state["fresh"][at] = span_cycles + 1
 
 
-def see(state: MutableMapping[str, Array], rows: Array, seen_min: Array) -> None:
-    """Mark the claims of visited pages as seen, in place; ``seen_min``: values for that column, ``[V]``."""
+def mark_seen(state: MutableMapping[str, Array], rows: Array, seen_min: Array) -> None:
+    """Mark all claims of visited pages, at `rows`, as seen, and set column ``seen_min``, in place."""
     state["claims"][rows] &= 15
     state["seen_min"][rows] = seen_min
 
@@ -141,9 +141,9 @@ def decayed(counts: Array, new: Array) -> Floats:
 
 
 def of_all_sites(counts: Floats) -> npt.NDArray[np.int64]:
-    """Sum up counts, ``[S, kinds, 2, 2]``, over sites: ``[kinds, 2, 2]``, as multiples of `rates.UNIT`.
+    """Sum up counts, ``[S, kinds, 2, 2]``, over sites: int64 ``[kinds, 2, 2]``, in units of `rates.UNIT`.
 
-    As whole numbers they are the same whatever the order of sites.
+    Whole numbers have the same sum whatever the order of sites.
     """
     return np.asarray(np.rint(counts / rates.UNIT).astype(np.int64).sum(axis=0))
 
@@ -153,9 +153,9 @@ def lifts(counts: Floats, pages: Array) -> Floats:
 
     Returns ``[S, kinds, 2]``. ``counts``: of visits by (claimed, changed), see `decayed`, ``[S, kinds, 2,
     2]``; ``pages``: result of `page_state.claims.pages_with_claims`. The probability of a change given a
-    claim has a Beta posterior; its prior multiplies the odds of the site's visits as for all sites. The lift
-    is relative to the mean of the site's pages, so that the same claim for all pages adds nothing, and
-    shrinks by its variance, so that chance adds nothing.
+    claim has a Beta posterior. Its prior has the odds of a change at the site's visits, times the factor by
+    which a claim raises these odds over all sites. The lift is relative to the mean of the site's pages, so
+    that the same claim for all pages adds nothing, and shrinks by its variance, so that chance adds nothing.
     """
     share, difference, variance = _posterior(counts, of_all_sites(counts))
     sure = np.maximum(0.0, 1.0 - variance / np.maximum(difference**2, 1e-300))
@@ -174,9 +174,9 @@ def holds(counts: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _posterior(counts: Floats, of_all_sites: Array) -> tuple[Floats, Floats, Floats]:
-    """Return posterior shares of visits that found a change, without and with a claim: ``[S, kinds, 2]``.
+    """Return posterior shares of visits that found a change, without and with a claim, ``[S, kinds, 2]``.
 
-    Also the difference of the log-odds of the two, and its variance, ``[S, kinds]``.
+    The second and third results are the difference of their log-odds, and its variance, ``[S, kinds]``.
     """
     everywhere = of_all_sites * rates.UNIT
     of_all = _base(everywhere, np.full(1, 0.5))
@@ -203,7 +203,7 @@ def _base(counts: Floats, prior: Floats) -> Floats:
 
 
 def _shares(counts: Floats, prior: Floats) -> Floats:
-    """As `_base`, apart for visits without and with a claim: ``[..., kinds, 2]``."""
+    """Smoothed shares as of `_base`, of visits without a claim [0] and with one [1]: ``[..., kinds, 2]``."""
     return np.asarray(
         (counts[..., 1] + PRIOR_VISITS * prior[..., None]) / (counts.sum(axis=-1) + PRIOR_VISITS)
     )
@@ -231,10 +231,10 @@ def lift_of(
 
 
 def age_evidence(state: Mapping[str, Array], crawl_rate: float) -> npt.NDArray[np.int64]:
-    """How much likelier a page's visits are by a rate from its age at first fetch than by the crawl's rate.
+    """Log Bayes factor of a prior of a page's change rate by its age at the first fetch, and the crawl's.
 
-    Logarithm of the ratio, in units of `rates.UNIT`, ``[P]``; 0 for pages without age. Both priors are Gamma
-    with one shape, so that only logarithms are left. ``state``: E, T and ``age_first``, each ``[P]``.
+    In units of `rates.UNIT`, ``[P]``; 0 for pages without age. Both priors are Gamma with one shape, so that
+    only logarithms are left. ``state``: E, T and ``age_first``, each ``[P]``.
     """
     cycles, by_crawl = state["T"].astype(np.float64), AGE_SHAPE / crawl_rate
     by_age = rates.PRIOR_CYCLES + AGE_CHANGES * (state["age_first"] - 0.5)
@@ -252,7 +252,7 @@ def trust_of_ages(evidence: npt.NDArray[np.int64]) -> Floats:
 
 
 def _rate_by_age(s: Mapping[str, Array]) -> Floats:
-    """Changes per cycle as `rates.rate`, with part of a change added in the time before the first fetch."""
+    """Changes per cycle by `rates.rate`; the age at first fetch counts for `AGE_CHANGES`, times trust."""
     weight = AGE_CHANGES * s["age_trust"] * (s["age_first"] > 0)
     return rates.rate(s["E"] + weight, s["T"] + weight * (s["age_first"] - 0.5))
 
@@ -262,10 +262,10 @@ def _hinted(s: Mapping[str, Array], cycle: int) -> Array:
 
 
 def _claimed_probability(s: Mapping[str, Array], rate: Floats, cycle: int) -> Array:
-    """Probability that pages have changed since their last visit, by `rate` and site's claims: ``[P]``.
+    """Probability that pages have changed since their last visit, by `rate` and the site's claims: ``[P]``.
 
-    A claim, or its absence, tells of all cycles since that visit, but absence not of the newest cycle: its
-    claims have not been read yet.
+    A claim speaks for all cycles since that visit. The absence of one speaks for all but the newest cycle,
+    whose claims have not been read yet.
     """
     gap_cycles = cycle - s["last_cycle"]
     claimed = rates.probability(rate, gap_cycles)

@@ -15,7 +15,7 @@ from scrapy_gp4c.page_state.columns import (
     key_at,
     new_columns,
     pack,
-    pages_of,
+    page_count,
     row,
     rows_of,
     some_of,
@@ -148,7 +148,7 @@ def test_rows_of_visits_may_come_in_any_order(columns: Columns, order: list[int]
 def test_a_block_comes_back_from_its_bytes(columns: Columns) -> None:
     """Every bit of every column, read-only, whatever lay in memory in whatever order."""
     packed = pack(columns)
-    assert pages_of(packed) == len(columns["key"])
+    assert page_count(packed) == len(columns["key"])
     assert len(packed) <= HEAD.size + sum(
         max(1, len(column)) * column.itemsize for column in columns.values()
     )

@@ -46,7 +46,7 @@ def test_claims_are_unseen_until_a_visit() -> None:
     assert hints.is_claimed(pages, SITEMAP, 7).tolist() == [True, True, False]
     assert hints.is_claimed(pages, FEED, 7).tolist() == [False, False, False]
     assert hints.has_claims(pages, FEED).tolist() == [True, False, False]
-    hints.see(pages, np.array([0, 2]), np.array([1.5, 2.0]))
+    hints.mark_seen(pages, np.array([0, 2]), np.array([1.5, 2.0]))
     assert pages["claims"].tolist() == [0b0011, 0b0001_0001, 0]
     assert pages["seen_min"].tolist() == [1.5, 0.0, 2.0]
 

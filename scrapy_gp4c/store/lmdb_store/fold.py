@@ -60,7 +60,7 @@ def fold(tables: Tables, visits: Array, notes: Array, pages: int, record: CycleR
 def _apply(tables: Tables, all_visits: Array, all_notes: Array, cycle: int, sizes: Sizes) -> None:
     """Apply visits, notes and gains to the blocks of pages that an interrupted fold has not done yet."""
     assert tables.fold_marker is not None
-    brought = claims.brought(all_notes, tables.merged_pages)
+    brought = claims.count_brought(all_notes, tables.merged_pages)
     gains_table = Gains(tables)
     gains = gains_table.of(cycle) if gains_table.log is not None else GAINS.none()
     parts = [rows[np.argsort(rows["page"], kind="stable")] for rows in (all_visits, all_notes, gains)]

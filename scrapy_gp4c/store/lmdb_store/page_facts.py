@@ -108,7 +108,7 @@ class ClaimsFold(NamedTuple):
     def of(cls, tables: Tables, cycle: int) -> Self:
         """Make it for the open cycle `cycle`, with the starts in the records of cycles."""
         starts = [record.get("started") for record in tables.cycles() if record["cycle"] <= cycle]
-        return cls(tables, cycle, claims.ascending(starts))
+        return cls(tables, cycle, claims.ascending_starts(starts))
 
     def begin(
         self, txn: Any, block: int, state: Columns, visits: Array, notes: Array

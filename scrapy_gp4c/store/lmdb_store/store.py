@@ -26,7 +26,7 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import claims, columns
-from scrapy_gp4c.page_state.claims import CLAIM, NO_NOTES, NOTE, WHAT, weights_said
+from scrapy_gp4c.page_state.claims import CLAIM, NO_NOTES, NOTE, WHAT, weights_of_notes
 from scrapy_gp4c.page_state.columns import PageRow, unpack
 from scrapy_gp4c.page_state.groupings import PageGroups
 from scrapy_gp4c.page_state.groups import place_of_url
@@ -187,7 +187,7 @@ class Store(Tables):
         for visits in self._visits:
             np.frombuffer(self._visited, np.uint8)[visits["page"]] = 1
         self._notes = [np.frombuffer(bytes(value), NOTE) for _, value in self.db["notes"].items(txn)]
-        self.said_weights = weights_said(self._notes)
+        self.said_weights = weights_of_notes(self._notes)
         """Page -> its weight by the newest note of the open cycle, committed or not."""
 
     def begin_cycle(self, record: CycleRecord) -> int:

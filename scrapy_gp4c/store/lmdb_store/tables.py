@@ -787,7 +787,7 @@ class Tables:
             rows = (pages[start:end] - np.uint32(block * self.block_rows)).astype(np.intp)
             with self.transaction(buffers=True) as txn:  # a block is not copied for a few of its pages
                 value = self.block(txn, block)
-                of_block, size = columns.rows_of(value, rows, wanted), columns.pages_of(value)
+                of_block, size = columns.rows_of(value, rows, wanted), columns.page_count(value)
                 for kind in kinds:
                     optional = kind.read(txn, self.db, block, size)
                     of_block |= {name: column[rows] for name, column in optional.items()}
