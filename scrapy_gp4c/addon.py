@@ -106,7 +106,7 @@ class Addon:
 
 
 def check_jobdir(settings: BaseSettings) -> None:
-    """Raise SettingsError for a JOBDIR that cannot be written: Scrapy has a traceback for that."""
+    """Raise SettingsError for a JOBDIR that cannot be written, which Scrapy would answer with a traceback."""
     if not (name := settings.get("JOBDIR")):
         return
     path = Path(name).absolute()
@@ -119,10 +119,10 @@ def check_jobdir(settings: BaseSettings) -> None:
 
 
 def delegate_downloads(settings: BaseSettings, *, has_pipelines: bool) -> None:
-    """Change settings so that fetchers run all that comes after the scheduler: downloads and callbacks.
+    """Change settings so that fetchers (other processes) run all that comes after the scheduler.
 
-    The project's own settings (delays, middlewares) are kept in `FETCHER_SETTINGS`, for the fetchers.
-    ``has_pipelines``: whether item pipelines run on fetchers, too. Raises SettingsError without the extra
+    The project's own settings (delays, middlewares) go into the setting ``FETCHER_SETTINGS``, for the
+    fetchers. ``has_pipelines``: whether item pipelines run there, too. Raises SettingsError without the extra
     ``[dask]``.
     """
     if find_spec("distributed") is None:

@@ -13,7 +13,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class LazyColumns(Mapping[str, Array]):
-    """Mapping of column names to arrays, each computed by a function when it is read."""
+    """Mapping of column names to arrays; a function computes each array anew at every read."""
 
     def __init__(self, names: Collection[str], column: Callable[[str], Array]) -> None:
         self._names, self._column = names, column

@@ -10,6 +10,7 @@
     ├── StoreError (OSError)
     │   ├── StoreInUseError
     │   ├── StoreDamagedError
+    │   ├── CrawlFailedError
     │   ├── StoreFullError
     │   └── SearchIndexError
     ├── ArchiveError (OSError)
@@ -108,7 +109,7 @@ class HistoryError(Gp4cError, ValueError):
 
 
 class LearningError(Gp4cError, ValueError):
-    """Learning cannot start or go on with what was asked of it."""
+    """Learning cannot start, or cannot go on, with the arguments or histories that it got."""
 
     has_lines = True
 
@@ -146,7 +147,7 @@ class CallbackError(Gp4cError, RuntimeError):
 
 
 class FetchError(Gp4cError):
-    """The page cannot be fetched."""
+    """`scrapy gp4c text` cannot fetch the page that it is to show."""
 
 
 class ForgetError(Gp4cError):

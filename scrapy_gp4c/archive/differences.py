@@ -77,7 +77,7 @@ def differing_words(before: str, after: str) -> int:
 
 
 def count_words(*texts: str) -> int:
-    """Count the words of all the texts."""
+    """Return the number of words of all `texts` together."""
     return sum(1 for text in texts for _ in _WORD.finditer(text))
 
 
@@ -122,9 +122,9 @@ def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[H
 
 
 def _without_ends(before: str, after: str) -> tuple[str, str, str]:
-    """Return the common head of two texts, and each text without common head and tail.
+    """Return the head that two texts share, and each text without that head and the tail that they share.
 
-    Some characters of head and tail (`CONTEXT_CHARACTERS`, up to a blank) are left to both as context.
+    Up to `CONTEXT_CHARACTERS` at either end (and on to a blank) stay in the two texts instead, as context.
     """
     shorter = min(len(before), len(after))
     head = bisect_left(range(shorter), True, key=lambda n: before[: n + 1] != after[: n + 1])
@@ -159,7 +159,7 @@ def _inner_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     """Return `difflib` opcodes that turn words `old` into `new`, in linear time, as anchors cut long lists.
 
     Anchors are words that each side has once, in the longest order that both share: the idea of Bram Cohen's
-    patience diff. A long stretch without anchors is replaced as a whole, as is what follows many short ones.
+    patience diff. A long stretch without anchors counts as replaced; see `MOST_COMPARED_WORDS`.
     """
     if len(old) + len(new) <= MOST_WORDS:
         return [*SequenceMatcher(None, old, new).get_opcodes()]

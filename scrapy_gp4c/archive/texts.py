@@ -113,7 +113,7 @@ class Texts:
     # --- reading
 
     def frame(self, key: int, cycle: int, latest: int) -> bytes | None:
-        """Return a version's compressed text, by `cycle` of its first visit and fingerprint of its latest."""
+        """Return a version's compressed text by its first cycle and last fingerprint (`latest`), or None."""
         with FILE.translated(self.path):
             row = self._connection.execute(
                 "SELECT text FROM texts WHERE key = ? AND cycle = ? AND latest = ?",
@@ -129,7 +129,7 @@ class Texts:
             raise FILE.unusable(self.path, f"is damaged: {error}") from error
 
     def pair(self, key: int, cycle: int, fingerprint: int) -> tuple[str, str] | None:
-        """Return the texts before and after a change, by cycle and fingerprint of its visit, or None."""
+        """Return the texts before and after the change that a visit found; None if either is missing."""
         with FILE.translated(self.path):
             rows = self._connection.execute(
                 "SELECT old.text, new.text FROM texts new JOIN texts old ON old.key = new.key "
@@ -181,8 +181,8 @@ class Texts:
                 (key, version.cycle, fingerprint, fingerprint, version.before, frame),
             )
 
-    def move(self, key: int, cycle: int, latest: int) -> None:
-        """Set the fingerprint of the last visit, which found no change, to the version begun in `cycle`."""
+    def set_latest(self, key: int, cycle: int, latest: int) -> None:
+        """Store the fingerprint of the last visit, without a change, for the version since `cycle`."""
         with FILE.transaction(self._connection, self.path):
             self._connection.execute(
                 "UPDATE texts SET latest = ? WHERE key = ? AND cycle = ?",
@@ -197,7 +197,7 @@ class Texts:
                 self._connection.executemany("DELETE FROM texts WHERE key = ?", batch)
 
     def _make_room(self, size: int) -> bool:
-        """Remove old versions until ``size`` more bytes fit, pages' newest ones last; False: no room."""
+        """Remove old versions until ``size`` more bytes fit, each page's newest at last; False: no room."""
         if self._most_bytes is None:
             return True
         for table in ("older", "texts"):
@@ -317,7 +317,7 @@ class Training:
         return dictionary
 
     def close(self) -> None:
-        """Wait for a training under way, at most a second or two, and start again without samples."""
+        """Wait a second or two for a training under way, and drop its thread and dictionary."""
         if self._thread is not None:
             self._thread.shutdown()
         self._thread = self._trained = None

@@ -29,7 +29,7 @@ class Option:
 
 
 def option(*names: str, **settings: Any) -> Option:
-    """Make an option of an action from the arguments of `ArgumentParser.add_argument`."""
+    """Return an `Option` with the arguments of `ArgumentParser.add_argument`, written as for that method."""
     return Option(names, settings)
 
 

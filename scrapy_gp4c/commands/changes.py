@@ -61,7 +61,7 @@ class Changes:
 
 
 def _run(project: Project, options: Namespace) -> None:
-    """Print the changes, those of the open cycle included; with ``--diff`` raises ArchiveError."""
+    """Print the changes, the open cycle's too; ``--diff`` without a sound archive raises ArchiveError."""
     with project.open_store() as store, ExitStack() as opened:
         texts = opened.enter_context(Texts(store.path / ARCHIVE, readonly=True)) if options.diff else None
         newest = store.open_cycle or store.last_cycle
@@ -117,7 +117,6 @@ def _show(changes: Iterator[Change], options: Namespace, first: int, last: int, 
 
 
 def _why_none(options: Namespace, first: int, last: int, newest: int) -> str:
-    """Return the line to print where there are no changes, with the likely reason."""
     if not newest:
         return "no cycle was crawled yet"
     if first > newest:
@@ -136,7 +135,7 @@ def _changes(
     options: Namespace,
     texts: Texts | None,
 ) -> Iterator[Change]:
-    """Yield the changes of cycles first..last; all visits since the first that found any are in memory."""
+    """Yield the pages' changes in cycles first..last, each with their number so far; no other events."""
     visits_of_cycles = _changed_visits(store, first)
     since = Counter(page for _, visits in visits_of_cycles for page in visits["page"].tolist())
     is_open = store.open_cycle is not None and store.open_cycle >= first
@@ -158,7 +157,7 @@ def _changes(
 def _events(
     project: Project, store: Store, first: int, last: int, options: Namespace, texts: Texts | None
 ) -> Iterator[Change]:
-    """Yield the events in cycles first..last of the kinds in `options`; memory: a few numbers per page."""
+    """Yield events of all kinds in `options` in cycles first..last; memory: a few numbers per page."""
     settings = project.settings
 
     def diff(page: int, cycle: int, fingerprint: int) -> tuple[str, ...] | None:

@@ -1,7 +1,7 @@
 """``scrapy gp4c import``, ``hint`` and ``export``: lists of URLs and exported histories, plain or gzip.
 
-A list has a URL per line, optionally with a tab and its weight; it can be imported at any time. A history
-(`scrapy_gp4c.store.history_fields`) is imported into a new store only.
+A list for ``hint`` has changed pages, a URL per line. One to import may also have a tab and a weight. A
+history (`scrapy_gp4c.store.history_fields`) is imported into a new store only.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _pages(
 ) -> Iterator[tuple[int, StoredRequest]]:
     """Yield (key, request) of a list's pages up to the first bad line, whose error is put into `failure`.
 
-    Keys and weights of pages with a weight are put into `weighed`.
+    ``name``: the list's file. Keys and weights of pages with a weight are put into `weighed`.
     """
     try:
         for number, line in content_lines(name):
@@ -129,7 +129,6 @@ def _pages(
 
 
 def _split(line: str) -> tuple[str, float | None]:
-    """Split a line into URL and weight, None: it has none; raises ValueError."""
     url, tab, text = line.partition("\t")
     if not tab:
         return line, None
@@ -204,7 +203,7 @@ class Hinted:
 
 
 def _hint(project: Project, options: Namespace) -> None:
-    """Store the hints that pages changed; raises ImportFileError with the number of a line without URL."""
+    """Store that pages in a list changed; raises ImportFileError with the number of a bad line."""
     keys_of_lines: dict[str, int] = {}
     for number, line in content_lines(options.file):
         try:
@@ -263,7 +262,7 @@ class Addresses:
                     self._originals[int(block["key"][row])] = project.page({"url": url})[0]
 
     def key(self, url: str, key: int) -> int:
-        """Return the key of the stored page that has this URL now; ``key``: key made from the URL."""
+        """Return the key of the stored page with this URL, else `key`, which was made from the URL."""
         if self._moves.rules and self._store.find(key) is None:
             old_keys = (self._project.page({"url": old})[0] for old in self._moves.old_names(url))
             key = next((old for old in old_keys if self._store.find(old) is not None), key)

@@ -80,9 +80,9 @@ class Schedule:
 
 
 class Timer:
-    """Timer by two clocks: the wall clock ends it after a sleep, the steady one after a step back.
+    """Timer that runs out by the wall clock or the steady one, whichever is first.
 
-    The time left never exceeds ``wait_s``, whatever somebody sets the wall clock to.
+    The wall clock goes on in a machine that sleeps, the steady one if the wall clock is set back.
     """
 
     def __init__(self, now: Now, wait_s: float) -> None:
@@ -357,11 +357,11 @@ class Monitor:
     def _result(self, started: Now, exit_code: int, interval_s: float, due: float | None) -> MonitoredCycle:
         took_s = self._clock.now().steady_s - started.steady_s
         record: CycleRecord = {}
-        visits_by_host = np.zeros(1, np.int64)
+        visits_by_site = np.zeros(1, np.int64)
         with suppress(StoreError), open_store(self._path, readonly=True) as store:
             finished = [cycle for cycle in store.cycles() if cycle["cycle"] <= store.last_cycle]
             record = finished[-1] if finished else record
-            visits_by_host = _visits_by_host(store)
+            visits_by_site = _visits_by_site(store)
         return MonitoredCycle(
             started.wall_s,
             took_s,
@@ -371,15 +371,15 @@ class Monitor:
             record.get("visited", 0),
             record.get("changed", 0),
             record.get("change_rate"),
-            int(np.count_nonzero(visits_by_host)),
-            int(visits_by_host.max()),
+            int(np.count_nonzero(visits_by_site)),
+            int(visits_by_site.max()),
             took_s > interval_s,
             due,
         )
 
 
-def _visits_by_host(store: Store) -> Any:
-    """Count the visits of the last finished cycle by site: int64 ``[S]``."""
+def _visits_by_site(store: Store) -> Any:
+    """Return the number of visits of each site in the last finished cycle: int64 ``[S]``, by site key."""
     _, site = np.unique(store.site_keys(), return_inverse=True)
     counts = np.zeros(max(1, len(site)), np.int64)
     for _, visits in store.visits(max(1, store.last_cycle)):

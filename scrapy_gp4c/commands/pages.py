@@ -47,7 +47,7 @@ class Pages:
 
 
 def _run(project: Project, options: Namespace) -> Pages:
-    """List the best pages: memory is bounded by one block and the pages shown."""
+    """List the best pages; memory is bounded by one block of pages (`Store.blocks`) and the pages shown."""
     with project.open_store() as store:
         return Pages(options.sort, list(_pages(project, store, options)))
 
@@ -67,7 +67,7 @@ def _row(page: Page) -> tuple[str, ...]:
 
 
 def _gained(block: Columns, sort: str) -> Floats | None:
-    """Search quality gained by each page's visits, in ppm per cycle; None: nothing was ever measured."""
+    """Search quality (NDCG, ppm per cycle) that visits gain; None, or QueryLogError: not measured."""
     columns, formula, _ = refresh_value.FORMULAS["dq_rate"]
     if block.keys() >= set(columns):
         return np.asarray(formula(block, 0))

@@ -1,4 +1,4 @@
-"""``scrapy gp4c plan``: pages that the next cycle would visit, by the settings or options in their place."""
+"""``scrapy gp4c plan``: pages that the next cycle would visit; options override settings."""
 
 from argparse import Namespace
 from collections import Counter
@@ -22,7 +22,7 @@ SITES = 20
 
 @dataclass(frozen=True)
 class Site:
-    """Planned pages of one site, by kind."""
+    """Numbers of one site's planned pages: of all, and by the kind of visit that they are planned for."""
 
     site: str
     pages: int

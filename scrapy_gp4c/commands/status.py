@@ -1,4 +1,4 @@
-"""``scrapy gp4c status``: pages by class, sites whose claims of changes are reliable, and last cycles."""
+"""``scrapy gp4c status``: numbers of pages by class, sites with reliable claims of changes, last cycles."""
 
 import dataclasses
 import json
@@ -44,12 +44,11 @@ HEADER = ("cycle", "started", "finished", "planned", "visited", "changed", "chan
 
 @dataclass(frozen=True)
 class TrustedSite:
-    """A site and a kind of its hints (claims of changes) that make a change likelier, and decayed counts of
-    its judged visits."""
+    """A site whose claims of one kind predict changes, with counts of visits; older visits count less."""
 
     site: str
     hints: str
-    """One of `scrapy_gp4c.scoring.hints.KINDS`."""
+    """Kind of the claims, one of `scrapy_gp4c.scoring.hints.KINDS`."""
     claimed_changed: float
     claimed_unchanged: float
     silent_changed: float
@@ -78,7 +77,7 @@ class CycleStatus:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates of a cycle by its control group."""
+    """What a cycle's control group (pages visited in every cycle, `GP4C_PANEL`) tells of all pages."""
 
     cycle: int
     judged: int
@@ -181,7 +180,6 @@ def _run(project: Project, options: Namespace) -> None:
 
 
 def _print(status: Status, settings: Settings, cycles: Sequence[CycleRecord], next_cycle: int) -> None:
-    """Print the status for people; ``cycles``: records of all cycles."""
     say(f"store           {status.store} ({status.store_id})")
     if status.arguments:
         say(f"arguments       {', '.join(f'{name}={value}' for name, value in status.arguments.items())}")
@@ -252,7 +250,6 @@ def _learning_needs(settings: Settings, cycles: int) -> str | None:
 
 
 def _fetchers(path: Path) -> list[FetcherStatus]:
-    """Read the states of fetchers as the crawl last wrote them."""
     try:
         written = json.loads((path / FETCHERS_FILE).read_text("utf-8"))
         return [FetcherStatus(**one) for one in written["fetchers"]]
@@ -261,7 +258,7 @@ def _fetchers(path: Path) -> list[FetcherStatus]:
 
 
 def _promises(store: Store, settings: Settings) -> tuple[PromiseCounts | None, list[RuleStatus]]:
-    """Return the counts of promises for the next cycle, and the rules with their numbers of pages."""
+    """Return counts of promises (``max_age``) for the next cycle, and rules with their numbers of pages."""
     rules = rules_before(store, settings)
     if rules is None:
         return None, []

@@ -25,7 +25,7 @@ DATA = "data.mdb"
 def _verify(project: Project, options: Namespace) -> None:
     """Print each damaged value, or that the store is sound.
 
-    Raises StoreDamagedError for a damaged store, else SearchIndexError or ArchiveError.
+    Raises StoreDamagedError, and for files beside a sound store SearchIndexError or ArchiveError.
     """
     path = project.store_path
     verification = opening.verify(path, deep=options.deep)

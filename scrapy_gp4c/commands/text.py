@@ -90,7 +90,7 @@ def compare(project: Project, response: Response) -> ComparedText:
 
 
 def marked_text(text: str, normal: str) -> str:
-    """Return the words of a text in their normal form, with the masked ones in ``[-`` and ``-]``."""
+    """Return the words of `text`, those that are masked in its form `normal` in ``[-`` and ``-]``."""
     plain = plain_form(text)
     hunks = differences(plain, normal, len(plain))
     if not hunks:

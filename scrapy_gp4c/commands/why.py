@@ -48,7 +48,7 @@ STAGES: Final = ("gone", "unfetched", "warming", "settled")
 
 @dataclass(frozen=True)
 class Score:
-    """The score of the page in the first round of the next cycle."""
+    """The score of the page in the next cycle's first round (a policy chooses a cycle's pages in rounds)."""
 
     formula: str
     clock: str
@@ -66,7 +66,7 @@ class Score:
 
 @dataclass(frozen=True)
 class NextVisit:
-    """Latest cycle of the page's next visit, if every page is found unchanged from now on."""
+    """Forecast of the page's next visit, in which all visits until then find their pages unchanged."""
 
     cycle: int | None
     """None: in no cycle up to `looked_until`."""
@@ -79,7 +79,7 @@ class NextVisit:
 
 @dataclass(frozen=True)
 class Different:
-    """Condition that would have to differ for the page to be planned; None: not known."""
+    """Budget with which, and cycle in which, the page would be planned; each is None if not known."""
 
     budget: int | None
     """Budget, in pages, with which the next cycle would visit it; for policies of one round."""
@@ -237,7 +237,7 @@ def explain(project: Project, store: Store, page: int) -> Why:
 def _next_visit(
     project: Project, pages: KnownPages, page: int, cycle: int, known: Known, rules: PageRules | None
 ) -> tuple[NextVisit, int]:
-    """Return the next visit if no change is found, and the size of the next cycle's control group."""
+    """Return the forecast of the next visit, and the number of `cycle`'s visits to the control group."""
     settings = project.settings
     ahead = max(1, min(AHEAD, PAGE_CYCLES // max(1, pages.merged_pages)))
     panel = 0
@@ -258,7 +258,7 @@ def _next_visit(
 
 
 def _waiting(project: Project, pages: KnownPages, page: int, cycle: int, cut: float | None) -> int | None:
-    """Return the first cycle in which the page's score, without further visits, reaches `cut`, or None."""
+    """Return the next cycle in which the page's score, without visits, reaches today's `cut`, or None."""
     function = project.settings.score_function
     state = state_of(pages, page, cycle, project.settings)
     if cut is None:
@@ -307,7 +307,6 @@ def _in_common(one: str, other: str) -> int:
 
 
 def _show(why: Why, options: Namespace) -> None:
-    """Print why the page is visited or not: the answer first, then its reasons."""
     say(why.url)
     say(f"  next visit: {_next_visit_text(why)}")
     for line in (*_different(why), *_about(why.known)):

@@ -1,1 +1,1 @@
-"""One run of a crawl: its cycle, plan, frontier and panel."""
+"""One run of a crawl: its cycle, plan, frontier, and control group."""

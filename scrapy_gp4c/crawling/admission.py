@@ -1,8 +1,9 @@
 """Admission of requests: each is a new page's, a known page's visit, dropped, or left to Scrapy.
 
-A request is *skipped* (dropped, and equal ones after it) if its page needs no visit now. A page is *restored*
-if the spider's own request of this run has replaced its stored one. A *finder* is the page whose callback
-yielded a request. *Wishes* are what a request's meta says of its page: weight, promises, tag.
+A request is *skipped* (dropped, and those of equal ``name``, URL or page key) if its page needs no visit now.
+A page is *restored* if the spider's own request of this run has replaced its stored one. A *finder* is the
+page whose callback yielded a request. *Wishes* are what a request's meta says of its page: weight, promises,
+tag. A *twin* of a new URL is a planned page that may have moved there.
 """
 
 import dataclasses
@@ -271,7 +272,7 @@ class Admission:
         self._is_seen, self._by_url_alone = is_seen, False
 
     def pages_of_earlier_start(self) -> list[int]:
-        """Return visited pages that only an earlier run's start requested, if this one's requested any."""
+        """Return visited start pages that this run's start did not request; [] if it requested none."""
         if self._has_forgotten or not self._has_start_pages:
             return []
         visited = np.unique(self._cycle.store.open_visits()["page"])
@@ -293,7 +294,7 @@ class Admission:
         )
 
     def unsettled(self, shared: dict[str, Any], urls: list[str]) -> Iterator[str]:
-        """Yield those of a fetcher's requests, by their `urls`, that do not equal skipped ones; count these.
+        """Yield those of a fetcher's requests, by their `urls`, that equal no skipped one; count the rest.
 
         ``shared``: fields that all the requests have, besides the URL, without defaults.
         """
@@ -307,7 +308,7 @@ class Admission:
                 yield url
 
     def admit(self, request: Request) -> bool:
-        """Queue, drop or pass a request; False when it is dropped."""
+        """Queue or drop a request; returns whether it was queued, by a visit or as no page's."""
         mark, weight = request.meta.get(META), None
         if isinstance(mark, Claim) and self._cycle.is_under_way(mark):
             return self._queue_again(request, mark)
@@ -329,7 +330,7 @@ class Admission:
         return self._admit_page(request, weight, has_wishes)
 
     def _queue_again(self, request: Request, claim: Claim) -> bool:
-        """Queue a retry or redirect of a visit under way: it costs no budget and ends the same visit."""
+        """Queue a retry or redirect, free of budget, of a visit under way; False: the visit has ended."""
         claim = dataclasses.replace(claim, host=None)
         urls = list(request.meta.get("redirect_urls", ()))
         returns = urls.count(request.url)
@@ -370,7 +371,7 @@ class Admission:
         return queued
 
     def _note_needed_callback(self, request: Request) -> None:
-        """Note that a page's callback yielded `request`, which no plan can make (a POST, data of today).
+        """Note that a page's callback yielded `request`, which no plan can make: a POST, or one with data.
 
         With ``GP4C_SKIP_UNCHANGED`` that callback runs from now on for an unchanged page, too.
         """
@@ -399,7 +400,7 @@ class Admission:
         return page in self.closers
 
     def keep_closers(self) -> None:
-        """Store the pages whose callbacks close the spider, without those that did not in this cycle."""
+        """Store the pages whose callbacks close the spider; earlier ones only if they got no visit now."""
         store = self._cycle.store
         closers = self._closing | {page for page in self.closers if not store.visited(page)}
         if closers != self.closers:
@@ -407,7 +408,7 @@ class Admission:
             store.amend_record(closers=keys)
 
     def note_follower(self, finder: int) -> None:
-        """Note that the callback of `finder` follows links, so that it is to run where links have changed."""
+        """Note that the callback of `finder` follows links, so that it also runs if only links changed."""
         page = finder - 1
         if finder in (UNKNOWN_FINDER, START) or page in self._followers:
             return
@@ -425,7 +426,7 @@ class Admission:
         return None if path is None else read_query_log(path)
 
     def _note_link(self, page: int, finder: int, request: Request, statistic: str) -> bool:
-        """Skip a request for a page that waits for its first visit, and note the link on page `finder`."""
+        """Skip (False) a request for a page without a visit, under `statistic`; note the link of `finder`."""
         store = self._cycle.store
         self._stats.inc_value(statistic)
         if finder not in (UNKNOWN_FINDER, START) and (page, finder) not in self._links:
@@ -580,7 +581,7 @@ class Admission:
     def _admit_claimed(
         self, page: int, name: str | int, request: Request, is_login: bool, is_repeated: bool
     ) -> bool:
-        """Admit a request for a page whose visit in this cycle has begun or ended."""
+        """Admit a request for a page whose visit has begun: as a login, a repetition, or by `_ask_again`."""
         cycle = self._cycle
         is_over = page not in cycle.asked and not cycle.is_ahead(page)
         if is_over and is_login:  # visited by an interrupted run, whose session is gone
@@ -616,7 +617,7 @@ class Admission:
         return None if self._cycle.repeats.takes(stored["url"], finder_url) else TRAPPED
 
     def _page_before_move(self, request: Request) -> int | None:
-        """Return the known page that had another URL before its site moved to this one; None: no page had."""
+        """Return the known page that moved with its site to the URL of this request; None: no page."""
         for url in self._cycle.moves.old_names(request.url):
             page = self._cycle.store.find(self.rebuilder.keys(request.replace(url=url))[0])
             if page is not None:
@@ -624,7 +625,7 @@ class Admission:
         return None
 
     def _waits_for_twin(self, request: Request) -> bool:
-        """Hold back a request for a new URL if a planned page may have moved there; returns whether."""
+        """Hold back a request for a new URL if its twin has still to be visited; returns whether."""
         if not self._cycle.store.merged_pages:  # a first cycle has none, and many new links
             return False
         for url in (*other_ends(request.url), *self._at_start_hosts(request.url)):
@@ -635,7 +636,7 @@ class Admission:
         return False
 
     def _at_start_hosts(self, url: str) -> Iterator[str]:
-        """Yield the URLs with a new page's path at the hosts of known start pages, if its host is another.
+        """Yield a new page's `url` moved to hosts of known start pages, unless it is at one of them.
 
         The user may have edited the start URL together with the move of its site.
         """
@@ -652,7 +653,7 @@ class Admission:
             yield from (f"{other}{path}" for other in self._start_heads)
 
     def admit_twins(self, may_wait: bool = True) -> bool:
-        """Admit the requests in `waiting_for_twins` whose page's visit has ended; returns if there were any.
+        """Admit the requests in `waiting_for_twins` whose twin was visited; returns whether there were any.
 
         Without ``may_wait``: all of them.
         """
@@ -685,7 +686,7 @@ class Admission:
         return claim
 
     def _ask_again(self, page: int, name: str | int, request: Request) -> bool:
-        """Let the spider's first request for a page of this run replace the one of its visit in the queue.
+        """Send the spider's first request of this run for `page` in place of the one in the queue.
 
         Returns False, and counts a duplicate, where that was sent already, or the spider has asked before.
         """
@@ -742,8 +743,8 @@ class Admission:
     def _is_other_secret(self, key: int, full_key: int, request: Request) -> bool:
         """Whether the spider has requested the page with another value of a secret in this run.
 
-        ``key``, ``full_key``: keys of the request without and with its secrets. Scrapy would send both, and a
-        parameter named ``key``, say, may be no secret, so that no such page is to be lost.
+        Such a request is sent beside the visit, as by Scrapy: a parameter named ``key``, say, may be no
+        secret. ``key``, ``full_key``: keys of the request without and with its secrets.
         """
         if request.dont_filter or self._secret_keys.setdefault(key, full_key) == full_key:
             return False
@@ -822,7 +823,7 @@ class Admission:
     # --- repeated requests for a page, which are most links of a site, are skipped at little cost
 
     def _is_settled(self, request: Request, name: str | int) -> bool:
-        """Whether a request, by URL or page's key, is skipped as an equal one was; it is counted then."""
+        """Whether a request is skipped because one of equal `name` was; it is counted like that one."""
         return not request.dont_filter and self._is_known(name)
 
     def _is_known(self, name: str | int) -> bool:
@@ -843,7 +844,7 @@ class Admission:
             self._uncounted = 0
 
     def _skip(self, name: str | int, statistic: str) -> bool:
-        """Skip a request, by its URL or page's key, and all equal ones to come; returns False."""
+        """Skip a request, count it, and skip all of equal `name` to come; returns False for `admit`."""
         if statistic == DUPLICATE:
             self._duplicates.add(name)
         else:

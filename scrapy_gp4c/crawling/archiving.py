@@ -54,7 +54,7 @@ class Archive:
             self._texts = None
 
     def lacks(self, row: PageRow) -> bool:
-        """Whether an archive in use lacks the text of a page's copy; ``row``: the page's columns."""
+        """Whether an archive in use lacks the text of a page's last version; ``row``: the page's columns."""
         frame = self._frame(row)
         return self._texts is not None and frame is None
 
@@ -71,7 +71,7 @@ class Archive:
             version = Version(row.key, found_cycle, fingerprint, before, text)
             self._use(lambda texts: texts.keep(version))
         elif frame is not None and outcome == "unchanged" and fingerprint != row.fingerprint:
-            self._use(lambda texts: texts.move(row.key, row.found_cycle, fingerprint))
+            self._use(lambda texts: texts.set_latest(row.key, row.found_cycle, fingerprint))
 
     def previous(self, row: PageRow) -> PreviousText:
         """Return a function that reads the text of a page's copy; ``row``: the page's columns."""

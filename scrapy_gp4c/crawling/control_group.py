@@ -215,7 +215,7 @@ class LeaveOneOut:
         return self._related.names
 
     def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
-        """Compute column `name` of all shadows, `rows` in number; ``state``: their columns, as ``group``."""
+        """Compute column `name` for all shadows, ``[S]``; ``state``: their other columns; ``rows``: S."""
         groups = state["group"]
         level: Level = "directory" if name in BY_DIRECTORY else "site"
         if name == "near":
@@ -308,10 +308,10 @@ class LeaveOneOut:
 
 
 def remember_cycle(shadows: Array, panel: PanelVisits | None, visited: Array, outdated: Array) -> None:
-    """Add a cycle to the shadows' columns about the last cycles (a bit each, or a number), in place.
+    """Add a cycle to the shadows' columns about the last cycles, in place.
 
-    ``panel``: real visits of the cycle, None where the score reads no related pages; ``visited``: rows of
-    the shadows that the cycle would have visited; ``outdated``: rows among these that it would have found
+    ``panel``: real visits of the cycle, None where the score reads no related pages; ``visited``: indices of
+    the shadows that the cycle would have visited; ``outdated``: those of them that it would have found
     changed.
     """
     for name in ("judged", "changed", "visited", "outdated"):
@@ -340,7 +340,7 @@ def choose_shadows(
     The visits are None where the score depends on no related page. Call it before the cycle is closed. In
     every round shadows are ranked by the formula, clock and seed of the cycle's `record`, even if settings
     have changed since. ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]``, as
-    the cycle before left them; ``function_in_use``: see `functions.recorded`, also for errors.
+    the cycle before left them; ``function_in_use``: function to take if it has that formula.
     """
     plan, cycle = record["plan"], record["cycle"]
     visited = np.asarray(shadows["n"] < warmup_visits)
@@ -357,7 +357,7 @@ def choose_shadows(
         own_pages, position = panel_visits(pages, shadows, visits, cycle)
         columns["group"] = own_pages.state["group"]
         columns = dict(neighbourhood.columns(columns, shadows["page"]))
-    columns |= _growth(pages, shadows["page"], needed)
+    columns |= _page_columns(pages, shadows["page"], needed)
     cycle_visits = CycleVisits.of(visits)
     draw = draws_of(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
     site = _sites(pages, shadows["page"]) if any(plan.get("site_cuts", ())) else np.empty(0, np.uint64)
@@ -381,8 +381,8 @@ def _sites(known: KnownPages, pages: Array) -> Array:
     return np.asarray(known.site_keys()[group])
 
 
-def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
-    """Return those of the `needed` columns that pages have and shadows lack: sizes, weights, claims etc."""
+def _page_columns(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
+    """Return those of the `needed` columns that only pages have, not shadows: sizes, weights, claims etc."""
     optional = (discovery, sizes, measured, refresh_value, weights)
     names = [name for module in optional for name in module.COLUMNS if name in needed]
     if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
@@ -392,7 +392,7 @@ def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
 
 
 class _Ranking(NamedTuple):
-    """Where the ranking of a planned round was cut, and what was known when it was planned."""
+    """Last page that a planned round chose by score, and what was known when the round was planned."""
 
     cut: tuple[float, int]
     """Score and draw of the last page chosen."""
@@ -427,12 +427,12 @@ def advance(
     distance_bits: int,
     function_in_use: ScoreFunction | None = None,
 ) -> tuple[Array, Tally]:
-    """Return the shadows after a cycle that is over and not yet closed, and its `Tally`.
+    """Return the shadows after a cycle whose visits are done, and its `Tally`; `close_cycle` calls it.
 
     ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]`` as the cycle before
-    left them; ``record``: of the cycle, with all rounds; ``function_in_use``: see `functions.recorded`.
-    The shadow of a page without a judged visit in this cycle (an error, a rest after errors) stays as it is;
-    the page's next judged visit covers the time since.
+    left them; ``record``: of the cycle, with all rounds; ``function_in_use``: see `choose_shadows`. The
+    shadow of a page without a judged visit in this cycle (an error, a rest after errors) stays as it is; the
+    page's next judged visit covers the time since.
     """
     judged_visits = visits[["page", "outcome", "fingerprint"]][np.isin(visits["outcome"], JUDGED)]
     _, rows, of_visit = np.intersect1d(
@@ -461,8 +461,8 @@ def advance(
 def close_cycle(store: Store, record: CycleRecord, settings: Settings) -> PanelEstimates | None:
     """Store the shadows after the open cycle, and return the estimates that they allow, for its record.
 
-    None where there is no control group, where no score divides chosen pages from others, or where the
-    recorded formula cannot be computed.
+    None where there is no control group, where the policy has no score below which it leaves pages out, or
+    where the recorded formula cannot be computed.
 
     Call it before the cycle's visits are applied to the columns. The store keeps the shadows of the cycle
     before too, so that a cycle that is resumed after a kill can be closed from them again.

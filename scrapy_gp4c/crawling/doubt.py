@@ -113,12 +113,12 @@ class Rule(NamedTuple):
 
 
 def is_shared(pages: int, visited_pages: int) -> bool:
-    """Whether a text that `pages` of a site's visited pages changed to is doubtful, as so many share it."""
+    """Whether a text is doubtful because so many (`pages`) of a site's visited pages changed to it."""
     return pages >= MIN_SHARING_PAGES and pages >= SHARING * visited_pages
 
 
 def are_near(pages: int, changed_pages: int, visited_pages: int) -> bool:
-    """Whether too many of a site's last changed pages, `pages`, have nearly the same text."""
+    """Whether too many (`pages`) of a site's last changed pages have nearly the same text."""
     is_enough = pages >= max(MIN_NEAR_PAGES, changed_pages * 2 / 3)
     return is_enough and is_shared(pages, min(visited_pages, 5 * MAX_CHANGED))
 
@@ -234,7 +234,7 @@ def reason_of(answer: AnswerFeatures) -> str | None:
 
 
 class Changed(NamedTuple):
-    """Page whose text changed in this cycle, with its copy before, to which a later doubt takes it back."""
+    """Page that changed in this cycle, and its copy before, which it gets back if that is doubted later."""
 
     page: int
     copy: int
@@ -258,12 +258,12 @@ NO_DOUBT: Final = Doubt(None)
 
 
 def near_bits(a: int, b: int) -> int:
-    """Return in how many of 32 bits the SimHash halves of two fingerprints differ: 16 if unrelated."""
+    """Return in how many of 32 bits two fingerprints' SimHashes differ; unrelated texts: about 16."""
     return ((a ^ b) >> 32).bit_count()
 
 
 def way_of(old: str, new: str) -> str:
-    """Return what a redirect changed in a URL: `old` and `new`, each without their common end."""
+    """Return what a redirect changed in a URL: "OLD NEW", the two URLs without their common end."""
     pairs = zip(reversed(old), reversed(new), strict=False)
     end = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
     return f"{old[: len(old) - end]} {new[: len(new) - end]}"
@@ -291,7 +291,7 @@ class NewText(NamedTuple):
 
 
 class NearPages(NamedTuple):
-    """Changed pages with texts near that of the page judged last, itself included."""
+    """Changed pages with texts near that of the page judged last, which is one of them."""
 
     pages: dict[int, Changed]
     """Fingerprint of the copy before -> changed page."""
@@ -319,9 +319,9 @@ class SharedTexts:
         """Site -> number of pages that are back at the text before their last change, as after a block."""
 
     def _note(self, site: str, shared: int | str, changed: Changed) -> dict[int, Changed]:
-        """Note a changed page; returns the site's pages that came to the same text or URL, one for each copy.
+        """Note a changed page; returns fingerprint of copy -> page for all that came to the same text or URL.
 
-        These are the pages of all sites where doubtfully many share it. ``shared``: fingerprint of the new
+        They are of one site, or of all sites if so many are doubtful. ``shared``: fingerprint of the new
         text, or the URL that a redirect led to.
         """
         pages: dict[int, Changed] = {}
@@ -346,9 +346,9 @@ class SharedTexts:
         return NearPages(pages, from_far, halved)
 
     def to_take_back(self, site: str, copy: Changed) -> list[Changed]:
-        """Return the pages that changed to the text of an unchanged page, and so got its answer by mistake.
+        """Return changed pages that came to the text of `copy`, an unchanged page, each once in a cycle.
 
-        ``copy``: the unchanged page; each changed page is returned once in a cycle.
+        Their sites have probably sent them the answer of that page by mistake.
         """
         text = site, copy.copy
         if self.unchanged.get(text) is None or unpack(copy.notes).words < MIN_WORDS:
@@ -358,7 +358,7 @@ class SharedTexts:
         return self._to_take_back(strangers, copy.page)
 
     def _is_of_another(self, site: str, fingerprint: int, changed: Changed) -> bool:
-        """Whether a page changed to the text of just one other page, from a text that was its alone."""
+        """Whether a page changed to the text of just one other page, from a text that no other page had."""
         before, page = self.unchanged.get((site, changed.copy), changed.page), changed.page
         return before == page and self.unchanged.get((site, fingerprint)) not in (None, page)
 
@@ -376,7 +376,7 @@ class SharedTexts:
     def _note_redirect(
         self, request: Request, response: Response, copy: Changed, was_redirected: bool
     ) -> tuple[dict[int, Changed], bool]:
-        """Note an answer's redirect; returns the pages that share it, and `AnswerFeatures.is_gate`."""
+        """Note an answer's redirect; returns pages as `_note` does, and `AnswerFeatures.is_gate`."""
         if not request.meta.get("redirect_urls"):
             return {}, False
         site = site_of(request)
@@ -477,7 +477,7 @@ class SharedTexts:
         is_other = is_near or many_halved or answer.is_other_language or answer.is_of_another
         return Doubt(reason, reason is not None and page.words > 0 and (many_share or not is_other), earlier)
 
-    def doubt(self, fingerprint: int) -> list[int]:
+    def remember_doubted(self, fingerprint: int) -> list[int]:
         """Remember the fingerprint of a doubted text; returns all remembered ones, the latest last."""
         self.doubted.pop(fingerprint, None)
         self.doubted[fingerprint] = None

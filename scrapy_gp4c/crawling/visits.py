@@ -494,7 +494,7 @@ class Visit:
             if visits.cycle.doubt(changed.page, changed.notes):
                 self._note_doubtful(response, changed.page)
         if doubt.is_remembered and page.fingerprint not in visits.texts.doubted:
-            visits.store.amend_record(doubted=visits.texts.doubt(page.fingerprint))
+            visits.store.amend_record(doubted=visits.texts.remember_doubted(page.fingerprint))
         if doubt.reason not in (None, OTHER_LANGUAGE):  # that refuses no crawl
             self._note_doubtful(response, self._claim.page)
 

@@ -52,7 +52,7 @@ class Model(RuleBasedStateMachine):
     @rule(key=st.sampled_from(KEYS), cycle=st.integers(1, 6), latest=FINGERPRINTS)
     def move(self, key: int, cycle: int, latest: int) -> None:
         """Note another fingerprint of a version."""
-        self.texts.move(key, cycle, latest)
+        self.texts.set_latest(key, cycle, latest)
         for one in self.pages.get(key, []):
             if one[0] == cycle:
                 one[2] = latest
