@@ -264,7 +264,7 @@ def _promises(store: Store, settings: Settings) -> tuple[PromiseCounts | None, l
         return None, []
     pages, cycle = pages_before(store)
     planner = Planner(pages, settings, cycle, rules=rules)
-    counts = rules.pages_of()
+    counts = rules.pages_by_rule()
     by_rule = [RuleStatus(rule.name, counts[rule.number], rule.never) for rule in settings.rules]
     return planner.plan_first().counts.get("promises"), by_rule
 

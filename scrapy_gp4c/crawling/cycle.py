@@ -90,9 +90,9 @@ UNFLUSHED: Final = "unflushed.json"
 
 
 class VisitInfo(dict[str, object]):
-    """Result of a visit: what `scrapy_gp4c.visit` returns, and ``response.meta["gp4c"]``.
+    """Result of a response's visit: what `scrapy_gp4c.visit` returns, and ``response.meta["gp4c"]``.
 
-    Of a response that is no visit (`managed` is False), nobody knows whether it changed: it counts as new.
+    A response that is no visit has one too, with `managed` False; as not compared, it counts as new.
     """
 
     def __init__(self, result: Any = (), text: str | None = None, previous: PreviousText = no_text) -> None:
@@ -108,7 +108,7 @@ class VisitInfo(dict[str, object]):
         return self[name]
 
     def get(self, name: str, default: object = None) -> object:
-        """Return the value of a key; ``previous_text`` is read from the archive where it is asked for."""
+        """Return the value of a field, as a dict's; ``previous_text`` is only then read from the archive."""
         return self[name] if name == PREVIOUS else super().get(name, default)
 
     @property
@@ -201,7 +201,7 @@ def visit(response: Response) -> VisitInfo:
 def is_of_page(mark: Any, page: int) -> bool:
     """Whether `mark`, the value of a request's ``meta["gp4c"]``, is the result of a visit of `page`.
 
-    It is where the request's meta is a copy of that visit's ``response.meta``.
+    A request has that mark if its meta is a copy of the visit's ``response.meta``.
     """
     return isinstance(mark, dict) and mark.get("page") == page
 
@@ -211,8 +211,8 @@ def outcome_of(
 ) -> tuple[str, int | None]:
     """Return the outcome of a visit by the reading of the page, and the distance from its copy, in bits.
 
-    ``before``: fingerprint of the stored copy, None: a first visit; ``distance_bits``: distance from which on
-    a page may have changed; ``previous``: returns the copy's text, for a `rule` that compares texts.
+    ``before``: fingerprint of the stored copy, None: a first visit; ``distance_bits``: least distance of a
+    changed page; ``previous``: returns the copy's text, for a `rule` that compares the texts besides.
     """
     if before is None:
         return "first", None
@@ -223,7 +223,7 @@ def outcome_of(
 
 
 def with_outcome(before: dict[str, Any], outcome: str, bits: int | None) -> dict[str, Any]:
-    """Return ``before``, a result's fields known before the visit, with its outcome and distance in bits."""
+    """Return a copy of `before`, the result as known before a visit, with the fields that the visit gives."""
     judged, changed = OUTCOMES.index(outcome) in JUDGED, outcome == "changed"
     return {
         **before,
@@ -270,7 +270,7 @@ class HeldVisit:
 
 
 class Undelivered(NamedTuple):
-    """A page whose last visits were not delivered, and the copy that was delivered last."""
+    """A page whose last visits failed in a callback or pipeline, and the copy that was delivered last."""
 
     failures: int
     """Number of undelivered visits in a row."""
@@ -360,7 +360,7 @@ class Deliveries:
         return row._replace(fingerprint=entry.fingerprint, found_cycle=entry.found_cycle, has_copy=True)
 
     def note(self, held: HeldVisit, shown_url: str) -> None:
-        """Note whether a visit was delivered; after `GP4C_REDELIVER` failures in a row it counts as that."""
+        """Note whether a visit was delivered; too many failures in a row make its page count as delivered."""
         page, row = held.claim.page, held.row
         entry = self.pages.get(page)
         if held.failure is None and held.withdrawn is None:
@@ -402,7 +402,7 @@ class Deliveries:
             self._is_changed = False
 
     def due_pages(self, planned: Collection[int]) -> list[int]:
-        """Return the undelivered pages to visit besides those `planned`, the ones of this cycle first."""
+        """Return the undelivered pages to visit besides those `planned`; first what this cycle visited."""
         plan = np.fromiter(planned, np.int64)
         due = [page for page in sorted(self.due) if not self._store.visited(page)]
         return [*sorted(self.again), *np.setdiff1d(np.array(due, np.int64), plan).tolist()]
@@ -498,7 +498,7 @@ class LiveRules:
         self._store, self._rules = store, settings.rules
         self.is_empty = not settings.rules and planned is None
         self._clock = None if planned is None else planned.clock
-        self.pages: Counter[int] = Counter() if planned is None else planned.pages_of()
+        self.pages: Counter[int] = Counter() if planned is None else planned.pages_by_rule()
         """`PageRule.number` -> number of pages with that rule."""
         self._has_new = False
 
@@ -509,7 +509,7 @@ class LiveRules:
         return NO_RULE if self.is_empty else self.of(self._store.request(page))
 
     def note_new(self, stored: StoredRequest) -> PageRule:
-        """Return the rule for a new page, by its stored request, and count the page in `pages`."""
+        """Return the rule for a new page, by its stored request, and add 1 to that rule's `pages`."""
         rule = self.of(stored)
         self.pages[rule.number] += 1
         self._has_new = True
@@ -536,7 +536,7 @@ _SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?")
 
 
 class Patience:
-    """Counts good answers per host, and refusals (429, 503, ...) in a row, after which it is left alone."""
+    """Counts good answers and refusals (429, 503, ...) by host; one that goes on refusing is left alone."""
 
     def __init__(self, left_alone: Mapping[str, float]) -> None:
         """``left_alone``: hosts that are left alone already -> until when, s since 1970."""
@@ -555,9 +555,9 @@ class Patience:
     def note(self, host: str, until_s: float | None, good: int | None = None) -> bool:
         """Note an answer of `host`; True where it is the refusal by which the host is left alone from now on.
 
-        ``until_s``: for a refusal, until when it wants no other request, s since 1970, 0 where it does not
-        say; None: the answer is good. ``good``: for a refusal that is noted late, how many good answers came
-        before it: if there are more by now, it is not in a row with later refusals.
+        ``until_s``: None for a good answer, else until when the host wants no request, s since 1970, or 0.
+        ``good``: of a refusal noted late, the host's good answers before it; it is not one in a row if there
+        are more now.
         """
         if until_s is None:
             self.good[host] += 1
@@ -600,7 +600,7 @@ def retry_after(value: bytes | None, now_s: float) -> float:
 
 
 class Refusal(NamedTuple):
-    """Doubtful answer, or failed download, that counts as a refusal unless the spider asks for it again."""
+    """Doubtful answer, or failed download, that counts as a refusal if the page is not requested again."""
 
     page: int
     request: Request
@@ -741,7 +741,7 @@ class Cycle:
 
     @property
     def without_outcome(self) -> int:
-        """Number of planned pages, of all rounds so far, without an outcome or doubtful answer."""
+        """Number of planned pages, of all rounds so far, with neither an outcome nor a doubtful answer."""
         return self._without_outcome - sum(is_planned for _, _, is_planned in self._doubted.values())
 
     @property
@@ -771,7 +771,7 @@ class Cycle:
         return pages
 
     def _plan_by(self, plan: Callable[[PlanCounts, Planned, CycleVisits], PlannedRound | None]) -> list[int]:
-        """Store the round that `plan(counts, planned, visits)` returns; returns its pages, best first."""
+        """Store the round that `plan` returns, if any; returns its pages, best first, [] without a round."""
         done = len(self._plan)
         try:
             self.store.commit()  # what a plan has seen must be there after a kill
@@ -792,7 +792,7 @@ class Cycle:
 
     @property
     def rounds(self) -> tuple[int, int | None]:
-        """Number of rounds planned so far, and that of the policy in a cycle; None: it ends them itself."""
+        """Number of rounds planned so far, and of all rounds; None: the policy decides after each."""
         return self._planner.planned_rounds, self._planner.rounds
 
     @property
@@ -803,7 +803,7 @@ class Cycle:
     def remaining(self) -> array[int]:
         """Return the pages still to visit: the undelivered ones, then those of the plan, in its order.
 
-        A resumed cycle adds the new pages that it had found, as pages that link there are not visited again.
+        A resumed cycle adds new pages that it had found, because the pages that link there were visited.
         """
         pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
         left_over = array("Q", filter(self.allows, self.deliveries.due_pages(self._plan.pages.tolist())))
@@ -823,8 +823,8 @@ class Cycle:
     def awaited_finders(self, pages: Sequence[int]) -> list[int]:
         """Return for each page the finder whose visit it has to wait for, as the column ``found_by`` has it.
 
-        `START` is the spider's start; 0: the page waits for nothing. Under policies that sample no page
-        waits: a slow host must not hold up others.
+        `START` is the spider's start; 0: the page waits for nothing. No page waits where the policy takes
+        samples, and so decides itself how many `rounds` it plans: a slow host must not hold up others.
         """
         if self.rounds[1] is None:
             return [0] * len(pages)
@@ -845,11 +845,11 @@ class Cycle:
         return self.rules.allows(page, self.store.page(page))
 
     def may_visit(self, page: int) -> bool:
-        """Whether a page may get an unplanned visit: its rule allows it, and it failed at most once."""
+        """Whether a page may get an unplanned visit: by its rule, and if not two visits in a row failed."""
         return not self.is_claimed(page) and self.store.page(page).failures <= 1 and self.allows(page)
 
-    def leave_to_others(self, pages: Iterable[int]) -> None:
-        """Give up `pages`: `plan_instead` plans others in place of those that the policy chose."""
+    def note_left_out(self, pages: Iterable[int]) -> None:
+        """Count pages given up in this run that the policy chose; `plan_instead` chooses others for them."""
         visits = filter(None, map(self._plan.kind_and_score, pages))
         self.chosen_left_out += sum(kind == "ranked" for kind, _ in visits)
 
@@ -859,7 +859,7 @@ class Cycle:
             self.store.note(page, "wait", float(LINKED_FAILURES))
 
     def claim(self, page: int, host: str | None = None) -> Claim | None:
-        """Begin the visit of a known page; None if this cycle has none for it. ``host``: see `Claim`."""
+        """Begin a known page's visit; None if it has begun or is not due. ``host``: see `Claim`."""
         if self.is_claimed(page):
             return None
         planned = self._plan.kind_and_score(page)
@@ -901,11 +901,10 @@ class Cycle:
         return self._under_way.get(page) is False
 
     def is_repeated(self, page: int, mark: Any, finder: int) -> bool:
-        """Whether a request for a page that this cycle visits is the spider's second in this run.
+        """Whether the spider requests a page again whose visit has begun, so that the visit is not meant.
 
-        It is if the page is in `asked`, or if the page's callback or errback yields the request (by `finder`,
-        or `mark`: see `is_of_page`). Else the spider asks for the first time for a page of the plan, and
-        means the visit that has begun.
+        It does if the page is in `asked` (requested in this run), or if the page's own callback or errback
+        yields the request: `finder` is the page, or `mark` its result (`is_of_page`).
         """
         if page in self.asked or finder == page + 1 or is_of_page(mark, page):
             return True
@@ -915,12 +914,12 @@ class Cycle:
         """Whether `visit` is of this run and has no outcome yet."""
         return visit.run == self.run and visit.page in self._under_way
 
-    def lacks_outcome(self, visit: Claim) -> bool:
-        """Whether `visit` is of this run, and under way or held until its callback has ended."""
+    def is_unrecorded(self, visit: Claim) -> bool:
+        """Whether `visit` is of this run and not in the store yet: under way, or held (see `HeldVisit`)."""
         return visit.run == self.run and self.is_ahead(visit.page)
 
     def is_ahead(self, page: int) -> bool:
-        """Whether a page's visit is under way, or held until its callback has ended."""
+        """Whether a page has a visit that is not in the store yet: under way, or held (see `HeldVisit`)."""
         return page in self._under_way or page in self.held
 
     def reopen(self, info: VisitInfo, request: Request) -> Claim | None:
@@ -953,7 +952,7 @@ class Cycle:
         self._under_way[visit.page] = False
 
     def _note_answer(self, row: PageRow, visit: NewVisit, answer: LastAnswer) -> None:
-        """Store why and since when a page's visits fail, or that they do not; ``row``: page before."""
+        """Store a page's last `answer`, and since when visits fail; ``row``: its columns before the visit."""
         before = self.store.answer(visit.page)
         if OUTCOMES.index(visit.outcome) in FAILED:
             earlier = before if row.outcome in FAILED else NO_ANSWER
@@ -962,7 +961,7 @@ class Cycle:
             self.store.set_answer(visit.page, answer)
 
     def believes(self, row: PageRow) -> bool:
-        """Whether a page's next answer counts, after `GP4C_BELIEVE_AFTER` doubtful ones in a row."""
+        """Whether a page's next answer counts even if doubtful, after `GP4C_BELIEVE_AFTER` such in a row."""
         return row.outcome in (DOUBTFUL, EXCLUDED) and row.failures >= self.settings.believe_after
 
     def was_redirected(self, page: int) -> bool:
@@ -970,7 +969,7 @@ class Cycle:
         return self.store.answer(page).final_url is not None and self.store.page(page).outcome != DOUBTFUL
 
     def distance_bits(self, rule: PageRule) -> int:
-        """Return from how many differing fingerprint bits on a page with this rule may have changed."""
+        """Return the least distance of fingerprints, in bits, at which `rule` lets a page have changed."""
         return self.settings.distance_bits if rule.distance is None else 1
 
     def _compared(self, reading: PageReading, copy: PageRow, page: int) -> tuple[str, int | None]:
@@ -1010,8 +1009,8 @@ class Cycle:
         ``reading``: what was read of the page, which is compared with its copy where `outcome` is "";
         ``request``: whose callback the visit is held for, None: it is recorded at once; ``read_hints``:
         called just before it is recorded, so that a commit has both or none; ``is_rebased``: whether another
-        rule made the copy, so that the page counts as unchanged; ``is_same_answer``: returns whether the
-        answer of an unchanged page has nothing new for its callback besides the text.
+        rule made the copy, so that nothing is compared and the page is unchanged; ``is_same_answer``: returns
+        False if the answer of an unchanged page has something new for its callback, such as links.
         """
         row, bits = self.store.page(visit.page), None
         if reading is not None:
@@ -1082,7 +1081,7 @@ class Cycle:
         return FOLLOWS in self.store.request(page)
 
     def _since_delivered(self, page: int, copy: PageRow | None, reading: PageReading) -> dict[str, object]:
-        """Return fields of a result by comparison with `copy`, the one delivered last; None: not known."""
+        """Return ``outcome``, ``changed``, ``distance`` against the copy delivered last; None: not known."""
         if copy is not None:
             outcome, bits = self._compared(reading, copy, page)
             return {"outcome": outcome, "changed": outcome == "changed", "distance": bits}
@@ -1241,21 +1240,21 @@ class Cycle:
             if self.patience.note(refusal.host, refusal.until_s, refusal.good)
         ]
 
-    def is_lost(self, page: int, host: str) -> bool:
-        """Whether the cause of a page's failure may be `host`, not the page.
+    def may_blame_host(self, page: int, host: str) -> bool:
+        """Whether the cause of a page's failure may be `host`, not the page, which has a copy.
 
-        The page has a copy, and answered at its last visit, or no page of the host has answered in this run.
+        It may if the page's last visit did not fail, or no page of the host has answered in this run.
         """
         row = self.store.page(page)
         return bool(row.has_copy) and not (row.failures > 0 and self.patience.good[host] > 0)
 
     def note_endless_redirect(self, page: int, request: Request) -> None:
-        """Count a redirect without end as a doubtful answer of the host if the host may be its cause."""
-        if self.is_lost(page, host := site_of(request)):
+        """Count a redirect without end as a refusal of the host, if `may_blame_host`."""
+        if self.may_blame_host(page, host := site_of(request)):
             self.refusals.append(Refusal(page, request, host, 0.0, self.patience.good[host]))
 
     def doubt(self, page: int, notes: bytes) -> bool:
-        """Turn a page's visit in this cycle from changed to doubtful; False: the page is asked for again now.
+        """Turn a page's visit in this cycle from changed to doubtful; False: it has none that has ended.
 
         ``notes``: packed notes of the copy that the page keeps, see `scrapy_gp4c.fingerprint.copy_notes`.
         """
@@ -1310,7 +1309,7 @@ class Cycle:
         return pages
 
     def end_doubted(self) -> None:
-        """Record the doubtful answers of pages that were not asked for again."""
+        """Record visits with doubtful answers whose pages were not requested again, as doubtful."""
         while self._doubted:
             self._record(self._doubted.popitem()[1][0])
 

@@ -1,8 +1,8 @@
 """Load of Scrapy's downloader by host: which hosts can take more requests, and which will not answer soon.
 
-The downloader takes any request, keeps it while its host may not be asked, and lends it one of the places of
-``CONCURRENT_REQUESTS`` for that time. Pages of a slow host that come first take all places so, and a policy
-that waits for them holds up every other host. Its slots, one a host, are what Scrapy's own queue looks at.
+The downloader takes as many requests as ``CONCURRENT_REQUESTS`` says, those included that wait in it until
+their host may be asked. So pages of a slow host can take all that room, and hold up all other hosts. The
+downloader has a *slot* for each host, with its requests; Scrapy's own queue looks at slots, too.
 """
 
 import math
@@ -75,10 +75,10 @@ class Downloads:
         return downloader(self._crawler)
 
     def expect(self, request: Request) -> None:
-        """Note that a request is queued: its outcome may be one that the policy waits for.
+        """Note that a request is queued, whose outcome may be one that the policy waits for.
 
-        Where hosts have delays, a sample comes first in the queue of its host: others may have nothing to do
-        until it is in.
+        Where hosts have delays, a sample gets priority in its host's queue, because other hosts may wait for
+        its result.
         """
         claim = request.meta.get(META)
         if isinstance(claim, Claim) and claim.kind in AWAITED_KINDS:
@@ -91,7 +91,7 @@ class Downloads:
     def load(self, queued: Collection[str], is_under_way: Callable[[Claim], bool]) -> Load:
         """Return the load of the queue; ``queued``: downloader slots of its requests."""
         load = self._of_queue(queued)
-        return Load.SAMPLED if load is Load.FREE and self._has_samples(is_under_way) else load
+        return Load.SAMPLED if load is Load.FREE and self._may_plan_ahead(is_under_way) else load
 
     def _of_queue(self, queued: Collection[str]) -> Load:
         self._queued = frozenset(queued)
@@ -115,7 +115,7 @@ class Downloads:
         self._counts = Counter(map(self._downloader.get_slot_key, self._downloader.active))
 
     def _backlog_s(self, name: str) -> float:
-        """Return the seconds that a slot's next request would wait; infinite: until others are answered."""
+        """Return the seconds that a slot's next request would wait; infinite if that depends on answers."""
         slot = self._downloader.slots.get(name)
         concurrency, delay_s = self._pace(name)
         count = self._counts[name]
@@ -126,7 +126,7 @@ class Downloads:
         return math.inf if count > concurrency else 0.0
 
     def _pace(self, name: str) -> tuple[int, float]:
-        """Return the number of a slot's requests at a time, and the seconds between two."""
+        """Return the concurrency of a slot, and its delay between two requests, s."""
         slot = self._downloader.slots.get(name)
         if slot is None:  # there is one from the first request on
             return self._paces.get(name, self._default_pace)
@@ -157,18 +157,18 @@ class Downloads:
             return bool(time() - slot.lastseen < ANSWERED_S)
         return not 0.0 < self._backlog_s(name) < math.inf
 
-    def _has_samples(self, is_under_way: Callable[[Claim], bool]) -> bool:
-        """Whether a round may be planned ahead of pages that can be sent.
+    def _may_plan_ahead(self, is_under_way: Callable[[Claim], bool]) -> bool:
+        """Whether new samples allow a further round now, by which an idle host may get pages.
 
-        Without delays nobody needs it: a host that comes late is asked as fast as it answers.
+        Only where hosts have delays: elsewhere no host is idle for long.
         """
         slots = self._downloader.slots.values()
         if monotonic() < self._leaves_time_until_s or not any(slot.delay for slot in slots):
             return False
         self._count()
-        return not self.awaits(is_under_way) and self._new_outcomes > 0 and self.leave_a_host()
+        return not self.awaits(is_under_way) and self._new_outcomes > 0 and self.may_feed_idle_host()
 
-    def leave_a_host(self) -> bool:
+    def may_feed_idle_host(self) -> bool:
         """Whether a further round could give pages to a host that has none queued.
 
         It could not where the last round brought samples for the busy hosts alone.
@@ -183,10 +183,10 @@ class Downloads:
         return bool(self._queued) and monotonic() < self._rests_until_s - TURN_S
 
     def planned_ahead(self, samples: bool | None, begun_s: float) -> None:
-        """Note a round that was planned ahead; ``samples``: whether it has samples, None without any page.
+        """Note a round that was planned ahead; ``samples``: whether it has samples, None: it has no page.
 
         ``begun_s``: when its planning began (monotonic clock). Planning takes half of the time at most,
-        `TURN_S` in a row; a tenth where pages can be sent meanwhile.
+        `TURN_S` in a row; and a tenth of the time where there are pages to send.
         """
         now_s, self._new_outcomes = monotonic(), 0
         if samples is not None:

@@ -2,9 +2,8 @@
 
 What the spider yields for a page today is sent, not the stored request. Hence a page whose finder (the page
 that links to it) is planned in the same cycle waits until that visit has ended, callback included. A page
-whose request carries data (``cb_kwargs`` or ``meta`` that the spider puts there, see
-`scrapy_gp4c.crawling.request_data`) waits until nothing else is left to do: any page, an errback or a queue
-may lead to it. Then it is sent as it is stored.
+whose request carries data (`scrapy_gp4c.crawling.request_data`), or that the spider may request when idle, is
+*late*: it is sent as it is stored, but only when nothing else is left to do.
 """
 
 import logging
@@ -179,17 +178,17 @@ class Feeder:
 
     @property
     def is_read(self) -> bool:
-        """Whether every page is queued, or waits only for other pages of its host or for the spider."""
+        """Whether every page is queued, or waits only for room at its host or for the spider's request."""
         return self._frontier.is_read and not self.deferred and not self.waiting
 
     def feed_deferred(self) -> None:
-        """Feed again the pages whose requests lacked a value; of one that still does, see `_defer`."""
+        """Try the pages again whose requests lacked a value; `_defer` says what follows if one still does."""
         self._frontier.extend(self.deferred)
         self.deferred = array("Q")
         self.feed()
 
     def release(self) -> None:
-        """Feed the pages in `waiting`, as nothing else is left; those of a `late` finder become late too."""
+        """Feed pages that still wait for finders, as nothing is left; those of a late one become late."""
         late = set(self.late)
         for finder in list(self.waiting):
             pages = self.waiting.pop(finder)
@@ -200,7 +199,7 @@ class Feeder:
         self.feed()
 
     def release_late(self) -> None:
-        """Feed the late pages, which the spider did not request while idle, by their stored requests.
+        """Feed the late pages (see the module's text), now that nothing else is left, as they are stored.
 
         First come those that no other late page has found, last those whose callbacks close the spider.
         """
@@ -224,7 +223,7 @@ class Feeder:
         self.feed()
 
     def take_unasked(self) -> list[int]:
-        """Return the pages that only the spider can request, and did not so far; each is returned once."""
+        """Return pages whose requests only the spider can make, and did not make so far; each only once."""
         unasked, self.not_left = self.not_left, set()
         return [page for page in unasked if not self._cycle.is_claimed(page)]
 
@@ -328,7 +327,7 @@ class Feeder:
         return self._admission.queue_claim(request, claim)
 
     def _comes_when_idle(self, page: int) -> bool:
-        """Whether the spider may request a page itself when it is idle: its last request had no finder."""
+        """Whether the spider may request a page when it is idle, because the stored request has no finder."""
         return self._hears_idle and int(self._cycle.finders([page])[0]) == UNKNOWN_FINDER
 
     def _defer(self, page: int, stored: StoredRequest, lacks: list[str]) -> None:

@@ -128,7 +128,7 @@ class News(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """Answer of a fetcher to its owner."""
+    """Answer to the owner's call: a fetcher's state, and its `News`, if its reactor works."""
 
     clock_s: float
     """Time by the fetcher's clock when it wrote this."""

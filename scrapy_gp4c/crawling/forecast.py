@@ -2,9 +2,8 @@
 
 Nothing is fetched and nothing is written. The plan of a cycle's first round is the one that a crawl would
 make; further rounds look at what the rounds before have found, here nothing, and so may come out differently.
-A single forecast plans on the store itself. Several in a row plan on a copy of the columns in memory, which
-visits change as a finished cycle would change the store: an aborted transaction would keep a crawl from
-writing.
+A single forecast plans on the store itself. Several in a row plan on a copy of the columns in memory, because
+they change it as finished cycles would. (A write transaction of the store would keep crawls from writing.)
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -59,7 +58,7 @@ class PagesInMemory:
         each_request: Callable[[Array], Iterator[StoredRequest]],
         before: KnownPages | None = None,
     ) -> None:
-        """Take columns ``[P]``, which `fold` changes, keys of the sites of directories, and the pages."""
+        """Take columns ``[P]``, which `fold` changes, site keys of directories; the rest is `before`'s."""
         self.each_request = each_request
         self._before = before
         self._folded: dict[int, Array] = {}
@@ -215,7 +214,7 @@ def forecast(pages: KnownPages, cycle: int, settings: Settings, rules: PageRules
 def forecasts(
     pages: KnownPages, cycle: int, settings: Settings, rules: PageRules | None = None
 ) -> Iterator[Forecast]:
-    """Yield the plans of a cycle and of all later cycles, without end; ``pages`` do not change."""
+    """Yield the plans of a cycle and of all later cycles, without end; leaves `pages` as they are."""
     known = PagesInMemory.of(pages, cycle - 1)
     while True:
         expected = forecast(known, cycle, settings, rules)
@@ -265,10 +264,10 @@ def rank_of_page(
 
 
 def is_shut_out(pages: KnownPages, page: int, cycle: int, settings: Settings, budget: int) -> bool:
-    """Whether a page past its warm-up gets no visit until some page changes: `budget` others come first.
+    """Whether a page past its warm-up gets no visit until some page changes: `budget` others rank higher.
 
-    This can be said only of scores that depend on neither time, draws nor other pages. The others then have
-    higher scores, which visits that find no change do not alter.
+    False for scores that depend on time, draws or other pages, as this cannot be known of them. Only pages
+    count whose higher scores stay as they are after visits without a change.
     """
     function = settings.score_function
     if function.expression is None or not TIMELESS.issuperset(function.columns):

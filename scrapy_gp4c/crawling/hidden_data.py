@@ -54,7 +54,7 @@ _volatile: Final = re.compile(
 
 
 class HiddenData:
-    """Decides for which hidden data callbacks run though the text is unchanged, by their items so far."""
+    """Decides whether callbacks run if only hidden data changed, by the items that came of it so far."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -88,7 +88,7 @@ class HiddenData:
         return [part for part in (BODY, HEADERS) if self._may_run(_name(part, stored))]
 
     def try_callback(self, page: int, stored: StoredRequest, spider: Spider) -> None:
-        """Add a page to `trials`, so that its callback runs, if its link or the spider is another now."""
+        """Put a page into `trials`, so that its callback runs, if its link's text or the spider differs."""
         packed = self._store.copy_notes(page)
         if packed is None or unpack(packed).item_sum <= NO_ITEMS:
             return
@@ -137,7 +137,7 @@ class HiddenData:
 
 
 def _attribute_sums(spider: Spider) -> dict[str, int]:
-    """Return checksums of a spider's attributes, without Scrapy's and lists and sets, which collect items."""
+    """Return checksums of a spider's attributes, but for Scrapy's own, and collections (lists, sets)."""
     attributes = [
         (name, value)
         for name, value in vars(spider).items()
@@ -188,7 +188,7 @@ def header_sum(response: Response) -> int:
 
 
 def item_sum(item: Any) -> int:
-    """Return the checksum of an item, without times of about now: items often say when they were made."""
+    """Return the checksum of an item, without times within a day of now, when it may have been made."""
     text = repr(ItemAdapter(item).asdict() if is_item(item) else item)
     now_s = time.time()
     text = _times_of(int(now_s // 86_400), int(now_s // 100_000)).sub("", text)

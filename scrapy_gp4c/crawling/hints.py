@@ -1,9 +1,9 @@
 """Hints: what sitemaps, feeds and headers claim of changes of pages, read from a crawl's responses.
 
-Sitemaps and feeds speak for the pages of their own site, and for those of another whose robots.txt names the
-sitemap. The headers of an answer speak for its page. Claims are noted together with the visit that brought
-them, so that both are in the store or neither; claims about unknown pages are dropped. Large files are read
-in a thread, and their pages are looked up a slice at a time.
+Sitemaps and feeds speak for the pages of their own site; a sitemap also for sites whose robots.txt names it.
+The headers of an answer speak for its page. Claims are noted together with the visit that brought them, so
+that both are in the store or neither; claims about unknown pages are dropped. Large files are read in a
+thread, and their pages are looked up a slice at a time.
 """
 
 import logging
@@ -121,7 +121,7 @@ class HintReader:
         return self._cycle.failure is None and kind_of(body, response.url) is not None
 
     async def read_file(self, response: Response) -> PageClaims | None:
-        """Read a large sitemap or feed in a thread; returns its claims; None, after a warning: unreadable."""
+        """Return the claims of a large sitemap or feed, read in a thread, or None, after a warning."""
         kind = kind_of(response.body, response.url)
         assert kind is not None
         if self._thread is None:
@@ -226,7 +226,7 @@ class HintReader:
             yield PageClaims(kind, pages, claims.changed_s[rows][is_local], claims.period_s[rows][is_local])
 
     def _find(self, urls: list[str]) -> npt.NDArray[np.int64]:
-        """Return the pages of URLs, by these or by those before their site moved, ``[U]``; -1 if unknown."""
+        """Return the pages of URLs, ``[U]``, also those stored under URLs before a move; -1: unknown."""
         find, moves = self._cycle.store.hints.find, self._cycle.moves
         pages = find(self._keys_of(urls)).astype(np.int64)
         if moves.rules:

@@ -22,7 +22,7 @@ from scrapy_gp4c.words.tokens import spaced
 
 
 class CycleGains(NamedTuple):
-    """Gains of a cycle's visits for users of the search."""
+    """Gains of search quality by a cycle's visits, for users of the search."""
 
     visits: int
     """Number of measured visits of pages that were known before."""
@@ -40,11 +40,11 @@ class Measuring:
     """Search index of a crawl, kept in step with the store, that measures gains of visits."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        """Open the search index of a store, and update index and store to the log of queries in `settings`.
+        """Open the search index of a store that is open for writing, and bring both in step with the
+        settings.
 
-        ``store``: open for writing.
-
-        Raises QueryLogError, SearchIndexError or StoreError.
+        Gains begin anew if the settings' log of queries has changed. Raises QueryLogError, SearchIndexError
+        or StoreError.
         """
         assert settings.query_log is not None
         self._store, self._settings = store, settings
@@ -93,7 +93,7 @@ class Measuring:
         return CycleGains(int(counted.sum()), float(gains["ppm"][counted].sum(dtype=np.float64)))
 
     def _gains(self, visits: Array, page: Array, ppm: Array, cycle: int) -> Array:
-        """Return the gains of visits, dtype `GAIN`: those that the index measured, and 0 for equal texts."""
+        """Return gains of visits, dtype `GAIN`: `ppm` of each measured `page`, and 0 for equal texts."""
         judged = among(visits["outcome"], JUDGED)
         same = judged & ((visits["distance"] == 0) | (visits["outcome"] == NOT_MODIFIED))
         zero = np.setdiff1d(visits["page"][same], page)

@@ -61,7 +61,7 @@ def without_text(pages: int) -> str:
 
 
 def resting(waiting: Resting, cycle: int) -> Iterator[str]:
-    """Yield lines about pages that wait after failed visits; ``cycle``: the next one."""
+    """Yield lines about pages that wait after failed visits, by their counts; ``cycle``: the next one."""
     if waiting.gone:
         due = f"{waiting.gone_due:,} of them in cycle {cycle:,}" if waiting.gone_due else ""
         first = due or f"the first in cycle {waiting.gone_cycle:,}"

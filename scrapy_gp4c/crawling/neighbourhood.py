@@ -1,7 +1,7 @@
 """Evidence that a policy plans by: columns, visits so far, related pages, clusters and sites.
 
-Related pages are those of a page's directory, site or cluster (`Neighbourhood`). Without clusters in a store
-none are near each other by cluster or link: policies that sample then visit no neighbours.
+Related pages are those of a page's directory, site or cluster (`Neighbourhood`). Where nobody has made
+clusters for a store, no page has neighbours by cluster or link, and sampling policies visit none.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -70,7 +70,7 @@ class KnownPages(Protocol):
 
     @property
     def merged_pages(self) -> int:
-        """Number of pages, P."""
+        """Number of pages, P, whose columns are final: pages that the open cycle found are left out."""
 
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
         """Yield the columns of all pages, in blocks, each with its first page.
@@ -82,7 +82,7 @@ class KnownPages(Protocol):
         """Return columns of pages, ids ascending; ``names``: as in `blocks`."""
 
     def site_keys(self) -> npt.NDArray[np.uint64]:
-        """Return the key of each directory's site, ``[G]``; the column ``group`` has positions in it."""
+        """Return the key of each directory's site, ``[G]``, for the directory numbers in ``group``."""
 
     def group_visits(self, cycle: int) -> Array:
         """Return the counts of visits to directories in a finished cycle, dtype `GROUP_VISITS`."""
@@ -138,7 +138,7 @@ class Clusters:
         return self._stored.groups.cluster.astype(np.intp)
 
     def grouping(self, name: Name) -> Grouping:
-        """Return the pages by cluster (`name`: ``cluster``), or each alone with its links (``links``)."""
+        """Return all pages grouped by cluster (`name`: ``cluster``), or each as its own group (``links``)."""
         return self._stored.groups.grouping(name)
 
     @property
@@ -224,7 +224,7 @@ class Neighbourhood:
         return RecentVisits(self._cycle, self._finished, self._last[1])
 
     def columns(self, columns: Mapping[str, Array], pages: slice | Array) -> Mapping[str, Array]:
-        """Return `columns` of `pages`, with ``cluster`` and ``popularity`` added where these are read."""
+        """Return `columns` of `pages`, and ``cluster`` and ``popularity`` if policy or score needs them."""
         if self._is_linked:
             columns = {**columns, "popularity": self._popularity[pages]}
         return {**columns, "cluster": self.clusters.number[pages]} if self._is_clustered else columns
@@ -296,7 +296,7 @@ class Neighbourhood:
         return counts, pages_with_claims(parts, len(keys), self._cycle)
 
     def _ages(self) -> npt.NDArray[np.int64]:
-        """Return `evidence_of_ages`, ``[S]``: whether ages at the first visit predict change rates."""
+        """Return for each site, ``[S]``, by `evidence_of_ages`, if pages' ages when found predict changes."""
         number, sums = self._directories.site, self._site_sums
         parts = ((number[columns["group"]], columns) for _, columns in self._known.blocks())
         return evidence_of_ages(parts, self._directories.sites, sums.crawl_rate)
@@ -369,7 +369,7 @@ class LiveEvidence:
     def _block(
         self, pages: Pages, columns: Columns, ids: slice | Array, rows: slice | npt.NDArray[np.intp]
     ) -> Block:
-        """Return the block of `pages`, in `rows` of `columns`; ``ids``: pages of all rows of these."""
+        """Return the block of `pages`, the `rows` of `columns`, whose rows are the pages `ids`."""
         known, draws = self._neighbourhood.columns(columns, ids), draws_of(columns["key"], self._salt)
         state = RoundState(known, rows, self._related, draws)
         return Block(

@@ -104,7 +104,7 @@ class Notifier:
         write(path, metrics(self._spider.name, record, counts, mean_age_cycles(store)))
 
     def _recent_events(self) -> list[PageEvent]:
-        """Return the newest events of finished cycles: those kept for the feed, or else of all visits."""
+        """Return the newest events of finished cycles, as kept for the feed or else read from all visits."""
         store = self._store
         events = self._feed_events.read(store.last_cycle, store.merged_pages)
         if events is None:
@@ -164,10 +164,10 @@ class Notifier:
 def delivered_visits(
     store: Store, visits: Array, record: CycleRecord, before: CycleRecord, distance_bits: int
 ) -> Array:
-    """Return the delivered and the failed visits of a cycle, with outcomes as against the last delivery.
+    """Return a copy of a cycle's delivered and failed visits, with outcomes against the last delivered copy.
 
-    A change that was not delivered in an earlier cycle so counts when it is. ``visits``: dtype `VISIT`;
-    ``record``: of the cycle; ``before``: of the cycle before, empty if there is none.
+    So a change whose delivery failed in an earlier cycle is one in the cycle that delivers it. ``visits``:
+    dtype `VISIT`; ``record``: of the cycle; ``before``: of the cycle before, empty if there is none.
     """
     now = {int(page) for page in record.get("undelivered", {})}
     visits = visits[~(np.isin(visits["page"], sorted(now)) & among(visits["outcome"], COPIED))].copy()
@@ -238,7 +238,7 @@ class StoredTexts:
 
 @contextmanager
 def open_texts(store: Store) -> Iterator[StoredTexts]:
-    """Open the archive of a store for reading; without texts where there is none, or it cannot be used."""
+    """Open a store's archive for reading, until the context ends; yields no texts if there are none."""
     path = Path(store.path) / ARCHIVE
     texts, problem = None, None
     try:

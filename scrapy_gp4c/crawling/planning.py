@@ -1,10 +1,10 @@
-"""Planning a cycle: survey, new pages, hubs, control group, gone pages, the policy's rounds, and warm-up.
+"""Planning a cycle: its pages by class, and in rounds by a policy.
 
-In round 0 pages come first that were promised (`scrapy_gp4c.crawling.promises`), then hubs, so that what they
-bring is fetched in the same cycle, then the control group, gone pages that are looked at again,
-the policy's pages, pages in warm-up (with fewer visits than ``GP4C_WARMUP_VISITS``), and pages never fetched
-(at most ``GP4C_NEW_PAGES``, the sites by turns). Promised pages, hubs, control group, gone and chosen pages
-together fill the budget; the others are outside it. Planning only reads: a crawl writes the plan
+In round 0 pages come first that were promised (`scrapy_gp4c.crawling.promises`), then hubs (pages that may
+bring new pages), so that what they bring is fetched in the same cycle, then the control group, gone pages
+that are looked at again, the policy's pages, pages in warm-up (with fewer visits than
+``GP4C_WARMUP_VISITS``), and pages never fetched (at most ``GP4C_NEW_PAGES``, the sites by turns). All but the
+last two kinds together fill the budget; those are outside it. Planning only reads: a crawl writes the plan
 (`scrapy_gp4c.crawling.cycle`), a forecast does not.
 """
 
@@ -75,7 +75,7 @@ SLICE: Final = 8_192
 
 
 def some_columns(known: KnownPages, pages: Pages, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns `names` of some pages, ``[P]`` each; page ids ascending."""
+    """Return the columns `names` of `pages`, ids ascending, ``[P]`` each; reads a slice of them at a time."""
     starts = range(0, max(1, len(pages)), SLICE)
     slices = (known.columns_of(pages[start : start + SLICE], names) for start in starts)
     parts = [[columns[name] for name in names] for columns in slices]
@@ -125,10 +125,10 @@ def rechecks(known: KnownPages, gone: Array, alive: int, budget: int, gone_after
     """Return the gone pages that a cycle visits, and how many of them are paid from the budget.
 
     Start pages and one due page of each site are free; others fill a share of the budget. A site of which all
-    pages are gone is asked for one in every cycle: it may be an outage. ``gone``: all gone pages, dtype
-    `GONE_PAGE`; ``alive``: number of pages that are not gone; ``budget``: visits of the cycle. Those come
-    first that have least failures, as a hint, a link or the end of an outage reduces these, then those that
-    wait longest.
+    pages are gone is asked for one in every cycle: it may be an outage. Pages with least failures come first
+    (a hint, a link or the end of an outage reduces the number), then those that wait longest. ``gone``: all
+    gone pages, dtype `GONE_PAGE`; ``alive``: number of pages that are not gone; ``budget``: visits of the
+    cycle.
     """
     pages, is_due = np.ascontiguousarray(gone["page"]), gone["is_due"]
     if not len(pages):
@@ -158,12 +158,11 @@ def _sites_alive(known: KnownPages, gone_after: int) -> Array:
 
 
 def note_recovery(store: Store, left_alone: Collection[str]) -> None:
-    """Let the pages of sites that answer again after an outage be due at once; call before a cycle is closed.
+    """Let failing pages of sites that are back from an outage be due at once; call before a cycle is closed.
 
-    A site was out where all of its pages that were ever asked for had failed, at least two of them, or where
-    it was left alone in the cycle before and one of its failing pages answers; ``left_alone``: hosts that are
-    left alone in this one. Pages of such a site that were gone (404) wait on, and so do those that it refuses
-    for ever.
+    A site is back if a page of it that had failed answers in this cycle, and the cycle before left the site
+    alone, or else if all its pages ever asked for, at least two, had failed. Gone pages (404) wait on, and so
+    do those that it refuses for ever. ``left_alone``: hosts that this cycle leaves alone.
     """
     visits = store.open_visits()
     answered = np.unique(visits["page"][~among(visits["outcome"], FAILED)])
@@ -192,9 +191,9 @@ def note_recovery(store: Store, left_alone: Collection[str]) -> None:
 
 
 def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) -> Pages:
-    """Return the pages that a cycle fetches for the first time, in order; all of `due` without a cap.
+    """Return the pages that a cycle fetches for the first time, best first; all of `due` without a cap.
 
-    ``due``: pages that were never fetched and may be visited, ids ascending, each one below `merged_pages`.
+    ``due``: pages that were never fetched and may be visited, ids ascending, none found by the open cycle.
     """
     most = settings.new_pages
     if most is None or not len(due):
@@ -356,7 +355,7 @@ def still_left_alone(records: Sequence[CycleRecord], now_s: float) -> dict[str, 
 
 
 class PlannedRound(NamedTuple):
-    """The plan of one round."""
+    """The pages of one round, and the counts of the cycle's plan."""
 
     parts: dict[int, Selection]
     """Kind of visit -> pages to visit for it; the first kind is visited first."""
@@ -477,11 +476,11 @@ class Planner:
     def plan_next(
         self, counts: PlanCounts, planned: Planned, visits: CycleVisits, awaited: bool = False
     ) -> PlannedRound | None:
-        """Plan the next round; None: a policy whose number of rounds is open chooses nothing now.
+        """Plan the next round; None: the policy, which decides how many rounds there are, chose nothing.
 
         ``counts``: of the rounds before; ``planned``: their pages; ``visits``: the cycle's outcomes so far;
-        ``awaited``: whether some planned pages have no outcome yet, after which the policy may choose more.
-        Raises PolicyError or ScoreError.
+        ``awaited``: whether outcomes are missing, so that the policy is asked again when they are in. Raises
+        PolicyError or ScoreError.
         """
         if self._first is None:
             hubs = unscored(planned.pages[planned.kinds == HUB])
@@ -514,7 +513,7 @@ class Planner:
         return self._planned(PlannedRound({RANKED: chosen}, {**counts, "budget": budget}))
 
     def _planned(self, round: PlannedRound) -> PlannedRound:
-        """Count a round as planned; returns it with the counts of the cycle, this round included."""
+        """Count a round as planned; returns it with the cycle's counts, to which its own are added."""
         chosen, counts = round.parts[RANKED], round.counts
         # One round without a cut-off, and no score divides the cycle's pages.
         has_cut_off = counts["cuts"] is not None and (chosen.cut is not None or not len(chosen.pages))
@@ -533,7 +532,7 @@ class Planner:
         return round._replace(counts=extended)
 
     def seeds(self, visits: Array, planned: Planned) -> int:
-        """Return for how many samples (or groups) the policy chose neighbours in the cycle; 0: no samples."""
+        """Return how many samples, or groups of them, the policy visited neighbours of; 0: none."""
         count = getattr(self.policy, "seeds", None)
         if count is None or not len(planned.pages):
             return 0
@@ -586,7 +585,7 @@ class Planner:
             hubs = NOTHING_CHOSEN
             if settings.discovery:
                 waiting = np.setdiff1d(known.due[NEW], new, assume_unique=True)
-                is_open = hubs_of_other_sites(self._known, known.hubs, waiting)
+                is_open = hubs_without_waiting(self._known, known.hubs, waiting)
                 hubs = best_hubs(self._known, settings, self._cycle, is_open, budget)
             self._first = FirstRound(budget - len(hubs.pages), hubs, new, gone, promised, promises)
         return self._first
@@ -618,7 +617,7 @@ def best_hubs(
     return choose(policy, Round(cycle, 0, hubs), evidence)
 
 
-def hubs_of_other_sites(
+def hubs_without_waiting(
     pages: KnownPages, is_hub: npt.NDArray[np.bool_], waiting: Pages
 ) -> npt.NDArray[np.bool_]:
     """Return ``is_hub``, ``[P]``, without the hubs of sites that have new pages which wait for a later cycle.
@@ -642,14 +641,14 @@ def with_site_share(policy: Policy, pages: KnownPages, settings: Settings) -> Po
 
 
 def sites_of(pages: KnownPages, page_ids: Pages) -> npt.NDArray[np.uint64]:
-    """Return the key of each page's site, ``[P]``; ``page_ids``: ascending."""
+    """Return the site key of each of `page_ids`, ascending ids among the known `pages`."""
     group = some_columns(pages, page_ids, ("group",))["group"]
     keys: npt.NDArray[np.uint64] = pages.site_keys()[group]
     return keys
 
 
 def ranks_all(counts: PlanCounts) -> bool:
-    """Whether the policy chose all pages that it could choose from."""
+    """Whether a cycle's policy chose all pages that it could choose from, by the `counts` of its plan."""
     return counts["ranked"] == counts["rankable"]
 
 
@@ -659,5 +658,5 @@ def is_spent(counts: PlanCounts) -> bool:
 
 
 def has_cut(counts: PlanCounts) -> bool:
-    """Whether a score divides the pages that the policy chose from the others, or it chose all."""
+    """Whether scores explain a cycle's choice: by a cut-off in each round, or as all pages were chosen."""
     return counts["cuts"] is not None or ranks_all(counts)

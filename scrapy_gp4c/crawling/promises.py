@@ -1,4 +1,4 @@
-"""Promises, that a page is visited at least every ``max_age``, kept in cycles; and other rules for pages.
+"""Promises that a page is visited at least every ``max_age``, and other rules for pages.
 
 A page rule (`PageRule`, from `GP4C_RULES` or the meta of a request) may also hold a ``min_interval`` between
 visits, a weight, or ``never``. Times become cycles by the median time between the starts of the last cycles.
@@ -60,7 +60,7 @@ class CycleTimes(NamedTuple):
         return cls(cycle, now_s, starts_s[:-1], interval_s)
 
     def age_s(self, last: Array) -> Array:
-        """Return the seconds since visits in the cycles `last` (last visits); infinite where not known."""
+        """Return the seconds since the start of each of the cycles `last`; infinite where not known."""
         started_s = self.starts_s[np.minimum(last, self.cycle - 1)]
         return np.where(np.isnan(started_s) | (last <= 0), np.inf, self.now_s - started_s)
 
@@ -69,7 +69,7 @@ class CycleTimes(NamedTuple):
         return span.cycles or max(1, int(span.seconds * (1 + TOLERANCE) / self.interval_s))
 
     def cycles_left(self, span: Span, last: Array) -> Array:
-        """Return in how many cycles a span that began with visits in cycles `last` ends; below 0: it has."""
+        """Return in how many cycles a span since each of the cycles `last` ends; negative: it has ended."""
         if span.cycles:
             return np.where(last <= 0, 0, last.astype(np.int64) + span.cycles - self.cycle)
         left_s = span.seconds * (1 + TOLERANCE) - self.age_s(last)
@@ -133,7 +133,7 @@ class PageRules:
         )
         return later
 
-    def pages_of(self) -> Counter[int]:
+    def pages_by_rule(self) -> Counter[int]:
         """Return `PageRule.number` -> number of pages with that rule; 0: pages without a rule."""
         counts = np.bincount(self.number, minlength=len(self._rules)).tolist()
         pages: Counter[int] = Counter()
@@ -202,7 +202,7 @@ def rule_of_request(rules: Sequence[PageRule], stored: StoredRequest) -> PageRul
 
 
 def has_promise(meta: Mapping[str, Any]) -> bool:
-    """Whether the meta of a request has a promise or tag: any key of `STORED_META`."""
+    """Whether the meta of a request has a promise, or else a rule's tag: any key of `STORED_META`."""
     return any(name in meta for name in STORED_META)
 
 

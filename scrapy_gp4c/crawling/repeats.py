@@ -92,7 +92,7 @@ def canonical_url(response: Response, page_url: str) -> str | None:
 
 
 def _named_address(head: bytes, lowered: bytes, word: bytes) -> bytes | None:
-    """Return the URL in the first tag that has `word` and names the page's URL; None: no tag does."""
+    """Return the URL in the first tag with `word` that names a page's canonical URL; None: no tag does."""
     position = lowered.find(word)
     for _ in range(MAX_TRIES):
         if position < 0:
@@ -105,12 +105,11 @@ def _named_address(head: bytes, lowered: bytes, word: bytes) -> bytes | None:
 
 
 def _tag(head: bytes, begin: int) -> bytes:
-    """Return the tag that begins at a position; ``b""`` for one below 0."""
+    """Return the tag that begins at a position, up to ``>``; ``b""`` for a position below 0."""
     return head[begin : head.find(b">", begin) + 1] if begin >= 0 else b""
 
 
 def _address(tag: bytes) -> bytes | None:
-    """Return the ``href`` or ``content`` of a tag; None: it has neither."""
     match = _HREF.search(tag)
     return match and next(filter(None, match.groups()), b"")
 
@@ -129,10 +128,10 @@ def are_related(url: str, other: str) -> bool:
 
 
 class UrlParts:
-    """Detects parts of URLs, such as a token or a date, in which alone new pages differ from known ones.
+    """Detects parts of URLs, such as a token or a date, that alone make known pages look new.
 
     For each part, such as the parameter ``sid``, the smallest hashes of all pages' URLs without it are kept
-    from cycle to cycle: a sample of these URLs.
+    from cycle to cycle: a sample, to which those of new pages are compared.
     """
 
     def __init__(self, store: Store) -> None:
@@ -160,7 +159,7 @@ class UrlParts:
     def finish(self, requested_urls: Sequence[str], requested_pages: int) -> Iterator[str]:
         """Yield warnings about URL parts that make known pages look new.
 
-        ``requested_urls``: a sample of the ``requested_pages`` known pages that the spider asked for.
+        ``requested_urls``: a sample of the known pages that the spider asked for, `requested_pages` in all.
         """
         parts = [pair for url in requested_urls for pair in parts_of(url)]
         requested_parts = Counter(part for part, _ in parts)
@@ -190,7 +189,7 @@ class UrlParts:
             self._store.amend_record(url_parts=self._before)
 
     def _is_cursor(self, part: str, name: int) -> bool:
-        """Whether a part of URLs is a cursor, by whose next value each new page is found.
+        """Whether a part of URLs is a cursor: each new page links to the one with the part's next value.
 
         ``name``: hash of the URLs without that part.
         """
@@ -240,7 +239,7 @@ def scopes_of(url: str) -> list[Scope]:
 
 
 def form_of(url: str) -> str:
-    """Return the form of a URL: numbers are 0, query values and repeated parts of the path are left out."""
+    """Return a URL with 0 for each number, without query values and repetitions of a part of its path."""
     path, _, query = url.partition("?")
     names = dict.fromkeys(_NUMBER.sub("0", path).split("/"))
     return f"{'/'.join(names)}?{sorted(name for name, _ in parse_qsl(query, True))}"
@@ -295,7 +294,7 @@ class Repeats:
         return self._most is None or self._taken[trap] <= self._most
 
     def original(self, page: int, url: str, fingerprint: int) -> int | None:
-        """Return the first page of the same trap with this text, which `page` repeats; None: no page."""
+        """Return the first page with this text in the trap of `page`; None: no other, or there is no trap."""
         if self._most is None or not has_text(fingerprint) or (trap := self.trap_of(url)) is None:
             return None
         if self._originals is None:
@@ -328,9 +327,9 @@ class Repeats:
         return self._find_trap(url) if is_repeat else self._note_host(site, url, fingerprint)
 
     def _note_host(self, site: str, url: str, fingerprint: int) -> str | None:
-        """Count `site` if the text of its page is known from another host of its domain.
+        """Count `site` if the text of its page is known from another host of its domain (``*.example.org``).
 
-        Returns the warning when `MIN_REPEATS` hosts of the domain are counted.
+        Returns the warning, that the hosts may have no end, when `MIN_REPEATS` of them are counted.
         """
         domain = _FIRST_NAME.sub("*", f"://{site}")[3:]
         first_url = self._texts.setdefault((domain, fingerprint), url) if domain != site else url

@@ -29,10 +29,7 @@ def count_new_pages(store: Store) -> tuple[int, int]:
 
 
 def report_of(store: Store, settings: Settings) -> CycleRecord:
-    """Return the fields of the open cycle's record about its visits.
-
-    The control group's shadows are advanced by the cycle, see `close_cycle`.
-    """
+    """Store the control group's state after the open cycle, and return its record's fields about visits."""
     outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(OUTCOMES)).tolist()
     judged, changed = sum(outcomes[code] for code in JUDGED), outcomes[CHANGED]
     new, new_by_hubs = count_new_pages(store)

@@ -6,7 +6,7 @@ from typing import Any, Final
 from scrapy import Request
 
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.requests import JAR, SHARED, TRANSIENT_META, Rebuilder, is_private
+from scrapy_gp4c.crawling.requests import JAR, SHARED, TRANSIENT_META, Rebuilder, is_plugins
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.page_names import page_url
 from scrapy_gp4c.store.records import StoredRequest
@@ -58,7 +58,7 @@ def data_of(stored: StoredRequest) -> dict[str, Any]:
 
 
 def _is_option(name: str) -> bool:
-    return name in _NO_DATA or name.startswith(_OPTIONS) or is_private(name)
+    return name in _NO_DATA or name.startswith(_OPTIONS) or is_plugins(name)
 
 
 def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
@@ -72,7 +72,7 @@ def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
 
 
 def has_other_link(before: StoredRequest, now: StoredRequest) -> bool:
-    """Whether the link to a page has another text than before, or another spelling of the URL."""
+    """Whether the link to a page has another text (in meta) than before, or spells the URL otherwise."""
     old, new = (request.get("meta", {}).get("link_text") for request in (before, now))
     return old != new or before["url"] != now["url"]
 
@@ -179,12 +179,12 @@ class RequestData:
         """Name of such data -> the value that all pages get; None: they get different ones."""
 
     def of(self, stored: StoredRequest) -> dict[str, Any]:
-        """Return the data of a request, with its URL if that has an ignored parameter, such as a token."""
+        """Return a request's data; an ignored parameter, such as a token, makes its ``URL`` one of them."""
         data, url = data_of(stored), stored["url"]
         return data if page_url(url, self._named_params) == url else data | {"URL": url}
 
     def note_queued(self, page: int, stored: StoredRequest) -> None:
-        """Note that a page is queued by its stored request; the spider may still request it with new data."""
+        """Note that a page's stored request is queued, to warn of its data if the spider's differ later."""
         if self.of(stored):
             self._outdated[page] = stored
 

@@ -133,7 +133,7 @@ def _plain_fingerprint(url: str) -> bytes:
 
 
 def is_page_request(request: Request) -> bool:
-    """Whether a request is a plain GET of a page; all others pass the scheduler untouched."""
+    """Whether a request is a plain GET of a page; all others are Scrapy's, as without this add-on."""
     return (
         request.method == "GET"
         and not request.body
@@ -183,7 +183,7 @@ def mark_finder(request: Request, finder: int) -> None:
 
 
 def hide_finder(response: Response) -> None:
-    """Move the finder from the ``meta`` that a callback sees to where `finder_for` still reads it."""
+    """Move the finder out of the ``meta`` that a callback sees; `finder_for` still finds it."""
     request = response.request
     finder = None if request is None else request.meta.pop(FOUND_BY, None)
     if finder is not None:
@@ -312,7 +312,7 @@ def _rule_of(meta: dict[str, Any], spider: Spider) -> Rule | None:
 
 
 def _rule_identity(rule: Rule) -> list[str | None]:
-    """Return what identifies a CrawlSpider rule in any order: callback, and digest of its link extractor."""
+    """Return what identifies a CrawlSpider rule wherever it stands: callback, digest of link extractor."""
     callback = rule.callback
     name = callback if isinstance(callback, str) or callback is None else getattr(callback, "__name__", "")
     extractor = rule.link_extractor
@@ -338,8 +338,8 @@ def _described(value: Any) -> str:
 def _rule_number(identity: Any, url: str, spider: Spider) -> int:
     """Return the number that a stored CrawlSpider rule has now; ``identity``: its `_rule_identity`.
 
-    If no rule has it, that of the first with the same callback that extracts `url`, else of the first with
-    that callback. Raises CallbackMissingError when the spider has none.
+    If that rule is gone, another with the same callback stands in: the first that extracts `url`, or else the
+    first. Raises CallbackMissingError if there is none.
     """
     rules = list(spider.rules) if isinstance(spider, CrawlSpider) else []
     identities = [_rule_identity(rule) for rule in rules]
@@ -367,21 +367,21 @@ def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[
         try:
             storable.update(_through_json({key: value}))
         except ValueError:
-            if is_private(key) and isinstance(value, Set) and all(type(one) in (str, bytes) for one in value):
+            if is_plugins(key) and isinstance(value, Set) and all(type(one) in (str, bytes) for one in value):
                 storable[key] = {_SET: sorted(map(repr, value))}
             else:
                 unstorable.append(f"{name} {key}")
     return storable
 
 
-def is_private(key: object) -> bool:
-    """Whether a key in ``Request.meta`` is a plugin's (``_x``), which sets it in a spider's requests only."""
+def is_plugins(key: object) -> bool:
+    """Whether a key in ``Request.meta`` is a plugin's (``_x``), which no rebuilt request has by itself."""
     return isinstance(key, str) and key.startswith("_")
 
 
 def _loaded(key: str, value: Any) -> Any:
     """Return the value in ``Request.meta`` for a stored one; a set is stored as a dictionary with `_SET`."""
-    is_set = is_private(key) and isinstance(value, dict) and _SET in value
+    is_set = is_plugins(key) and isinstance(value, dict) and _SET in value
     return set(map(literal_eval, value[_SET])) if is_set else value
 
 
@@ -440,7 +440,7 @@ def from_stored(stored: StoredRequest, spider: Spider) -> Request:
 def _is_loadable(path: str, spider: Spider) -> bool:
     """Whether a dotted path leads to a class of requests; warns the first time that it does not.
 
-    A store is data: of modules that nobody has imported, only those of the spider's own package are.
+    A store is data, for which only modules of the spider's own package are imported.
     """
     module_name, _, name = path.rpartition(".")
     module = sys.modules.get(module_name)
@@ -494,7 +494,7 @@ class PageFingerprinter(RequestFingerprinter):
 
 
 class Rebuilder:
-    """Turns a spider's requests into stored ones and back, without what is secret on the way."""
+    """Turns a spider's requests into stored ones, without secrets, and back, with those of today."""
 
     def __init__(self, crawler: Crawler, spider: Spider, credentials: Credentials) -> None:
         """Take the crawler, whose fingerprinter makes page keys, and whose middlewares may add secrets."""
@@ -577,8 +577,8 @@ class Rebuilder:
     def build(self, stored: StoredRequest, varying: Set[str] = frozenset()) -> tuple[Request, list[str]]:
         """Return the request of a planned visit, and names of secrets and values that it still lacks.
 
-        ``varying``: names of data that differ from run to run, such as `JAR`. Raises what `from_stored` does,
-        and what the spider's method `HOOK` does.
+        ``varying``: names of data that differ from run to run; with `JAR`, a session's cookies are lacking.
+        Raises what `from_stored` and the spider's method `HOOK` do.
         """
         request = self._by_hook(from_stored(stored, self.spider))
         lacks = self._missing_secrets(stored, request) + _missing_values(stored, request)
@@ -587,7 +587,7 @@ class Rebuilder:
         return request, lacks
 
     def needs_spider(self, stored: StoredRequest) -> bool:
-        """Whether a stored request lacks secrets, so that only the spider can make it."""
+        """Whether a stored request lacks secrets even after `HOOK`, so that only the spider can make it."""
         if not stored.get("lacks"):
             return False
         try:

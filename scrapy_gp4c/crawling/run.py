@@ -62,7 +62,7 @@ from scrapy_gp4c.crawling.scrapy_internals import has_receivers, has_started, un
 from scrapy_gp4c.crawling.signalling import SignalSender
 from scrapy_gp4c.crawling.store_owner import (
     RunWarnings,
-    argument_of_today,
+    new_store_warning,
     note_owner,
     owner_of,
     set_mode,
@@ -168,8 +168,8 @@ class Run:
     def has_more(self) -> bool:
         """Whether the plan has pages to queue, or may get some.
 
-        Late pages do not count where `_note_idle` queues them: it is called when the engine is idle, which
-        it never is while this is true.
+        Late pages do not count if the idle signal queues them (`_note_idle`), which never comes while this is
+        true.
         """
         late = len(self._feeder.late) if self._hears_idle else 0
         may_come = self._has_rest or not self.cycle.rounds_over
@@ -211,10 +211,10 @@ class Run:
                 return sent
 
     def _load(self, queued: Callable[[], Collection[str] | None]) -> Load:
-        """Return how busy queue and downloader are, for rounds of samples; else `Load.FREE`."""
+        """Return how busy queue and downloader are; `Load.FREE` if the policy plans no round of samples."""
         if self._downloads is None or self.cycle.rounds_over or (slots := queued()) is None:
             return Load.FREE
-        load = self._downloads.load(slots, self.cycle.lacks_outcome)
+        load = self._downloads.load(slots, self.cycle.is_unrecorded)
         if load is Load.NONE and self._has_queued:
             self.idle_since_s = None  # only now nothing is left to send
         self._has_queued = load is not Load.NONE
@@ -223,13 +223,13 @@ class Run:
         return load
 
     def _leaves_room(self) -> bool:
-        """Whether queued pages of busy hosts stay queued, as the next round may have other hosts' pages.
+        """Whether to hold back queued pages of busy hosts, because a round may soon plan other hosts' pages.
 
-        The downloader would give them the slots that those could have had at once.
+        In the downloader they would take the room in which other hosts' pages could be sent at once.
         """
         downloads = self._downloads
         assert downloads is not None
-        if not (downloads.rests() and downloads.leave_a_host()):
+        if not (downloads.rests() and downloads.may_feed_idle_host()):
             return False
         self._note_wait()
         return True
@@ -286,7 +286,7 @@ class Run:
         pages: list[int] = []
         if self._admission.admit_twins(may_wait=False):
             return True
-        cycle.leave_to_others(self._feeder.take_unasked())
+        cycle.note_left_out(self._feeder.take_unasked())
         if cycle.has_left_out:
             try:
                 pages = cycle.plan_instead()
@@ -330,7 +330,7 @@ class Run:
         return True
 
     def _note_idle(self) -> None:
-        """Note that the spider is idle; keep it open where pages wait until it is."""
+        """Note that the spider is idle; keep it open (DontCloseSpider) if late pages have waited for that."""
         if self._feeder.late:
             self._is_idle = True
             wake(self._crawler)
@@ -358,17 +358,17 @@ class Run:
         return bool(pages)
 
     def _is_due(self) -> bool:
-        """Whether the next round is to be planned though outcomes are missing: slots were free long enough.
+        """Whether to plan the next round though outcomes are missing, as nothing was sent for `PATIENCE_S`.
 
-        A policy that samples waits for samples alone, and for none that a slow host answers one by one.
+        A round of samples is due sooner: when a host is idle, and no outcome of a sample will come soon.
         """
         downloads = self._downloads
         if downloads is not None:
             if self._asked_with == self.cycle.without_outcome or downloads.rests():
                 return False
-            if not downloads.leave_a_host():
+            if not downloads.may_feed_idle_host():
                 return False
-            if not downloads.awaits(self.cycle.lacks_outcome):
+            if not downloads.awaits(self.cycle.is_unrecorded):
                 return True
         return self.idle_since_s is not None and monotonic() - self.idle_since_s >= PATIENCE_S
 
@@ -455,7 +455,7 @@ class Run:
         if held is not None and not (closes and self._admission.note_close(held.claim.page)):
             held.failure = repr(error)[:200]
 
-    def reads(self, request: Request, response: Response) -> bool:
+    def reaches_spider(self, request: Request, response: Response) -> bool:
         """Whether Scrapy passes a response with this status to the spider (`HttpErrorMiddleware`)."""
         errors = self._crawler.get_spider_middleware(HttpErrorMiddleware)
         try:
@@ -476,10 +476,7 @@ class Run:
             held.lacks_file = True
 
     def note_shared(self, objects: list[tuple[object, bytes, str, bool]], url: str) -> None:
-        """Note objects in the data of a request to `url` that other requests may have, too.
-
-        ``objects``: as in `PageResult.shared`.
-        """
+        """Note objects (see `PageResult.shared`) in a request's data that other requests may share."""
         for shared in objects:
             if self._admission.data.shared.note_use(*shared):
                 line = (
@@ -630,7 +627,7 @@ def open_run(crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqu
         others = (
             () if store.pages or not arguments else (one for one in settings.store_paths() if one != path)
         )
-        if (line := argument_of_today(spider, arguments, others)) is not None:
+        if (line := new_store_warning(spider, arguments, others)) is not None:
             logger.warning("%s", line, extra={"spider": spider})
         checked = counted(store.check_sample(), "checksum is", "checksums are")
         logger.info("Store %s: %s right", store.path, checked, extra={"spider": spider})
@@ -681,8 +678,9 @@ def freeze_gc(crawler: Crawler) -> None:
     """Leave all present objects out of garbage collections until the spider is closed.
 
     Most are modules and stay anyway. A full collection would walk them for some 50 ms, and a crawl that is as
-    fast as it can asks for several a second. Unused objects are freed as ever, but cycles of present ones
-    only in the end. Where a program has frozen objects itself, nothing is done: `gc.unfreeze` thaws all.
+    fast as it can asks for several a second. Unused objects are freed as ever, but those that refer to one
+    another only in the end. Where a program has frozen objects itself, nothing is done: `gc.unfreeze` thaws
+    all.
     """
     if gc.get_freeze_count():
         return

@@ -80,7 +80,7 @@ def is_scraping(crawler: Crawler) -> bool:
 
 
 def item_done(crawler: Crawler) -> None:
-    """Let the engine check whether it may close, as an item of a page event has left the pipelines."""
+    """Let the engine check whether it may close, as pipelines have ended an item of `signalling`."""
     slot = None if crawler.engine is None else crawler.engine.scraper.slot
     if crawler.engine is not None and slot is not None and slot.closing and not slot.closing.called:
         crawler.engine.scraper._check_if_closing()
@@ -88,9 +88,9 @@ def item_done(crawler: Crawler) -> None:
 
 
 def observes_requests(crawler: Crawler, middleware: object | None, signals: Iterable[object]) -> bool:
-    """Whether anything would miss a request that is dropped in this spider middleware.
+    """Whether any code sees all requests, and so would miss one that this spider middleware drops.
 
-    Spider middlewares nearer to the engine may, and receivers of one of `signals`, sent for each request.
+    Such are other spider middlewares nearer to the engine, and receivers of `signals` sent for each request.
     """
     assert crawler.engine is not None
     for nearer in crawler.engine.scraper.spidermw.middlewares:

@@ -1,4 +1,4 @@
-"""Signals and items of page events, sent at least once when their visits are delivered."""
+"""Sends events of pages (new, changed, gone, ...) as signals and as items, when visits are delivered."""
 
 import logging
 from collections import Counter
@@ -122,7 +122,7 @@ class SignalSender:
         return has_receivers(self._crawler, SIGNALS[kind])
 
     def _stay_open(self) -> None:
-        """Keep the spider open while pipelines have items of events, the last visits' included."""
+        """Keep the spider open while pipelines have items of page events, also those of the last visits."""
         self._send_unsent()
         self._cycle.settle(())
         if self.under_way:
@@ -157,7 +157,6 @@ class SignalSender:
                 self._send((self._cycle.number, self._cycle.recorded - 1), event)
 
     def _events_of(self, row: PageRow, visit: NewVisit) -> CycleEvents:
-        """Return the events of one visit; ``row``: columns of the page before it."""
         visits = np.frombuffer(packed_visit(visit), VISIT)
         before = {name: np.array([getattr(row, name)]) for name in ("outcome", "gone", "X")}
         previous_s = self._cycle.store.starts_s([row.last_attempt]).get(row.last_attempt, np.nan)

@@ -1,4 +1,4 @@
-"""Owner of a store: the spider, its arguments and its fingerprinter."""
+"""Owner file of a store: its spider, the spider's arguments and its fingerprinter."""
 
 import inspect
 import json
@@ -33,7 +33,7 @@ _calls: WeakKeyDictionary[Crawler, CrawlCall] = WeakKeyDictionary()
 
 
 def note_call(crawler: Crawler) -> None:
-    """Remember the spider and its arguments for `call_arguments`, while the engine is being built."""
+    """Remember the spider and its arguments for `call_arguments`; to be called while the engine is built."""
     _calls[crawler] = crawl_call(crawler)
 
 
@@ -51,10 +51,10 @@ def fail_exit_code(crawler: Crawler) -> None:
 
 
 def spider_arguments(spider: Spider, credentials: Credentials) -> dict[str, str]:
-    """Return the arguments of a spider, such as those of ``scrapy crawl -a``, but for defaults and secrets.
+    """Return the arguments of a spider, such as those of ``scrapy crawl -a``, that tell its crawls apart.
 
-    Names with an underscore in front, such as the ``_job`` of scrapyd, are those of tools. A token makes no
-    other crawl, and stands in no file.
+    Left out are defaults, names of tools with an underscore in front (``_job`` of scrapyd), and secrets,
+    which may stand in no file.
     """
     values = call_arguments(spider.crawler)
     parameters = inspect.signature(type(spider).__init__).parameters
@@ -94,7 +94,7 @@ def note_owner(path: Path, spider: Spider, crawler: Crawler, arguments: dict[str
         file.write_text(json.dumps(owner, indent=1) + "\n", "utf-8")
 
 
-def argument_of_today(spider: Spider, arguments: dict[str, str], paths: Iterable[Path]) -> str | None:
+def new_store_warning(spider: Spider, arguments: dict[str, str], paths: Iterable[Path]) -> str | None:
     """Return the warning that an argument such as a date gives each run a new store; None: none does.
 
     ``paths``: stores of the project.
@@ -152,7 +152,7 @@ def owner_of(path: Path) -> dict[str, Any]:
 
 
 def set_mode(path: Path, mode: int | None) -> None:
-    """Set the permissions of a store's directories and files; those of other users stay as they are."""
+    """Set the permissions `mode` of a store's directories and files, but for files of other users."""
     if mode is None:
         return
     for entry in (path, *path.rglob("*")):

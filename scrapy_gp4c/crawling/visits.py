@@ -110,7 +110,7 @@ class Unchanged(IgnoreRequest):
 
 
 async def without_output(errback: Callable[[Any], Any], failure: Any) -> None:
-    """Call an errback for an unchanged page, and drop its output: most report and repeat failures."""
+    """Call an errback for an unchanged page and drop its output, which is mostly meant for failures."""
     output: Any = iterate_spider_output(errback(failure))
     if isinstance(output, Deferred):
         output = await maybe_deferred_to_future(output)
@@ -134,7 +134,7 @@ class Visits:
         self.skip_unchanged = settings.skip_unchanged
         self.url_keys = run.url_keys
         self.link_params = run.link_params
-        self.reads = run.reads
+        self.reaches_spider = run.reaches_spider
         self.describes = settings.asks_for_clusters
         self.texts = SharedTexts(self.store.newest_record("doubted").get("doubted", []))
         run.doubted = lambda: list(self.texts.doubted)
@@ -182,7 +182,7 @@ class Visit:
         return self._rule_of_page
 
     def add_validators(self) -> None:
-        """Add the page's validators to the request where unchanged pages are skipped (RFC 9110, 13)."""
+        """Add the page's validators to the request if GP4C_SKIP_UNCHANGED is set (RFC 9110, 13)."""
         visits = self._visits
         self._request.meta.pop(LATENCY, None)  # of a retry or redirect; from now on it tells of a download
         if self._is_led_elsewhere:
@@ -206,7 +206,7 @@ class Visit:
             notes = visits.store.copy_notes(page) if row.has_copy else None
             if lacks_text or is_rebased(notes, self._rule) or visits.cycle.needs_callback(page):
                 return
-            if is_drawn(row.key, row.n) or page in lies or len(lies) >= MAX_LIES:
+            if is_full_visit(row.key, row.n) or page in lies or len(lies) >= MAX_LIES:
                 return  # a server that answers 304 whatever happens would hide all changes
             etag, last_modified = visits.store.validators(page)
         except StoreError as error:
@@ -265,9 +265,11 @@ class Visit:
                 return response
             if (outcome := self._outcome(response)) is not None:
                 row = visits.store.page(claim.page)
-                if outcome == "not_modified" and row.outcome == CHANGED and is_drawn(row.key, row.n - 1):
+                if outcome == "not_modified" and row.outcome == CHANGED and is_full_visit(row.key, row.n - 1):
                     self._note_lie()  # the page was asked for with the validators of the copy before
-                is_lost = outcome == "error" and visits.cycle.is_lost(claim.page, site_of(self._request))
+                is_lost = outcome == "error" and visits.cycle.may_blame_host(
+                    claim.page, site_of(self._request)
+                )
                 is_refusal = is_lost or response.status in REFUSALS
                 self._note_refusal(wait_of(response) if is_refusal else None)
                 error = "the body lacks its end" if CUT_OFF in response.flags else None
@@ -325,7 +327,7 @@ class Visit:
             raise
 
     async def _read(self, watched: ComparedPart, copy: KnownCopy) -> PageReading:
-        """Return text and fingerprint of the compared part; a worker process reads a large page."""
+        """Return text and fingerprint of the part `watched`; a worker process reads a large page."""
         visits, response, features = self._visits, watched.response, watched.features
         if not needs_process(response, features):
             return read(response, features, with_text=visits.with_text)
@@ -359,18 +361,18 @@ class Visit:
         return None if outcome == "error" and self._is_read_redirect(response) else outcome
 
     def _is_read_redirect(self, response: Response) -> bool:
-        """Whether the spider's callback gets this redirect itself, so that its target is what is compared."""
+        """Whether the callback gets this redirect itself; then the redirect's target is what is compared."""
         location = response.headers.get("Location")
         if response.status not in REDIRECTS or location is None:
             return False
-        if not self._visits.reads(self._request, response):
+        if not self._visits.reaches_spider(self._request, response):
             return False
         text = f"{response.status} {location.decode('latin-1')}".encode()
         self._watched = ComparedPart(TextResponse(response.url, body=text), None)
         return True
 
     def _is_no_download(self, response: Response) -> bool:
-        """Whether the response is a placeholder or comes from Scrapy's HTTP cache; logs the first of each."""
+        """Whether the response is scrapy-poet's placeholder or of Scrapy's cache; logs the first of each."""
         url, stats = self._request.url, self._visits.cycle.stats
         if is_dummy(response):
             line = (
@@ -409,7 +411,7 @@ class Visit:
             return self._finish(response, self._end_repeat(response, page, other))
         notes = visits.store.copy_notes(self._claim.page) if visits.skip_unchanged else None
         if visits.cycle.failure is None and judgement.notes is not None:
-            self._note_returns(judgement.notes)
+            self._note_alternating(judgement.notes)
             visits.store.set_copy_notes(self._claim.page, judgement.notes)
         if judgement.is_rebased:
             line = (
@@ -523,15 +525,15 @@ class Visit:
     def _twin(self, response: Response, page: PageReading) -> int | None:
         """Return the page of which this one is a second URL, by redirect, canonical link or a plainer URL.
 
-        The two have the same text and callback. Both were compared in `MIN_TWIN_VISITS` visits, or the
-        redirect is permanent, or the named page has the copy of this one. None: there is no such page.
+        The two have the same text and callback; besides, both were compared in `MIN_TWIN_VISITS` visits, or
+        the redirect is permanent, or the other page has had this one's copy. None: there is no such page.
         """
         visits, number = self._visits, self._claim.page
         store, row = visits.store, visits.store.page(number)
         least = 0 if self._is_permanent else MIN_TWIN_VISITS
         if row.n < least:
             return None
-        is_looked_for = row.n < UNCONDITIONAL or row.outcome == EXCLUDED or is_drawn(row.key, row.n)
+        is_looked_for = row.n < UNCONDITIONAL or row.outcome == EXCLUDED or is_full_visit(row.key, row.n)
         if (url := canonical_url(response, self._url)) is None:
             urls = list(plainer_urls(self._url)) if is_looked_for else []
         else:
@@ -542,7 +544,7 @@ class Visit:
         if twin is None or twin == number or twin in visits.cycle.repeats.excluded:
             return None
         other, bits = store.page(twin), visits.cycle.settings.distance_bits
-        is_moved = url is not None and row.has_copy and self._has_moved(row.fingerprint, twin)
+        is_moved = url is not None and row.has_copy and self._has_had_text(row.fingerprint, twin)
         if not other.has_copy or (other.n < least and not is_moved) or other.failures:
             return None
         texts = {page.fingerprint}
@@ -556,8 +558,8 @@ class Visit:
         may_wait = is_known and row.failures <= MAX_WAITING
         return twin if is_same or (may_wait and not self._is_as_before(twin)) else None
 
-    def _has_moved(self, copy: int, twin: int) -> bool:
-        """Whether a page's copy is that of another page, or was that before its last change."""
+    def _has_had_text(self, copy: int, twin: int) -> bool:
+        """Whether page `twin` has the text of `copy`, a fingerprint, or had it before its last change."""
         store, bits = self._visits.store, self._visits.cycle.settings.distance_bits
         notes, other = store.copy_notes(twin), store.page(twin)
         is_earlier = notes is not None and unpack(notes).earlier == copy & LOW
@@ -571,7 +573,7 @@ class Visit:
 
     @property
     def _is_led_elsewhere(self) -> bool:
-        """Whether the answer came after a redirect that is not permanent: its validators are the target's."""
+        """Whether the answer came after a temporary redirect, so that its validators are not the page's."""
         return bool(self._request.meta.get("redirect_reasons")) and not self._is_permanent
 
     def _is_as_before(self, page: int) -> bool:
@@ -625,7 +627,7 @@ class Visit:
         cycle, host = self._visits.cycle, site_of(request)
         cycle.refusals.append(Refusal(page, request, host, wait_of(response), cycle.patience.good[host]))
 
-    def _note_returns(self, notes: bytes) -> None:
+    def _note_alternating(self, notes: bytes) -> None:
         """Log the first page that alternates between two texts, by the packed `notes` of its new copy."""
         if (returns := unpack(notes).returns) < MIN_RETURNS:
             return
@@ -652,7 +654,7 @@ class Visit:
         return response
 
     def _describe(self, response: Response, outcome: str | None) -> None:
-        """Store the words that describe a new copy for clusters, or an unchanged one that has none yet."""
+        """Store words that describe the page, for clusters, if its copy is new or none are stored."""
         store, page = self._visits.store, self._claim.page
         if outcome in ("first", "changed") or (outcome == "unchanged" and not store.has_description(page)):
             fetched = response.result.description if isinstance(response, FetchedResponse) else None
@@ -661,11 +663,11 @@ class Visit:
     def _note_validators(self, response: Response, info: VisitInfo) -> None:
         """Store the validators of a copy, or detect by them that the page's last 304 was false.
 
-        After a change some pages keep the earlier validators, as a 304 to these is false.
+        Some changed pages (`is_full_visit`) keep the earlier ones for a visit: a 304 to these is false.
         """
         store, page = self._visits.store, self._claim.page
         row = store.page(page)
-        if info.outcome != "changed" or not is_drawn(row.key, row.n):
+        if info.outcome != "changed" or not is_full_visit(row.key, row.n):
             if info.outcome in ("first", "changed", "unchanged"):
                 self._keep_validators(response, info)
         elif row.outcome == NOT_MODIFIED and validators_of(response) == store.validators(page):
@@ -686,7 +688,7 @@ class Visit:
             response.request.meta[META] = info
 
     def _keep_validators(self, response: Response, info: VisitInfo) -> None:
-        """Store the validators of this response's copy, with which the next visit will be compared."""
+        """Store the validators of this response's copy, which the next visit's request will have."""
         store, page = self._visits.store, self._claim.page
         etag, last_modified = (None, None) if self._is_led_elsewhere else validators_of(response)
         if info.held is not None:  # they are those of what the spider has used
@@ -755,7 +757,7 @@ def is_rebased(notes: bytes | None, rule: PageRule) -> bool:
 def known_judgement(
     request: Request, watched: ComparedPart, copy: KnownCopy, texts: SharedTexts
 ) -> Judgement | None:
-    """Return the judgement of a body that is byte by byte the copy's, and need not be read; None: it is not.
+    """Return the judgement of a body that is byte by byte the copy's, so that it is not read; else None.
 
     ``request``: as it was sent last; ``watched``: compared part; ``texts``: of pages compared before.
     """
@@ -769,9 +771,9 @@ def known_judgement(
 
 
 def _doubt_of_unchanged(request: Request, copy: Changed, texts: SharedTexts) -> Doubt:
-    """Note that a page still has the text of its copy; returns a doubt that takes back earlier changes.
+    """Note that a page still has its copy's text; returns the doubt that takes back changes of others to it.
 
-    Other pages of the site that changed to just this text had been given this page in place of theirs.
+    Those pages, of the same site, had probably been sent this page in place of theirs.
     """
     site, pages = site_of(request), texts.unchanged
     text = site, copy.copy
@@ -832,8 +834,8 @@ def _usage(stored: StoredRequest) -> tuple[object, ...]:
     return tuple(stored.get(name) for name in ("callback", "cb_kwargs", "rule"))
 
 
-def is_drawn(key: int, n: int) -> bool:
-    """Whether the page with this key is visited without validators after `n` compared visits."""
+def is_full_visit(key: int, n: int) -> bool:
+    """Whether a page's visit after `n` compared ones goes without validators, to detect false 304s."""
     return n >= UNCONDITIONAL and (n + key) % UNCONDITIONAL == 0
 
 
@@ -865,10 +867,10 @@ def plain_outcome(response: Response, request: Request) -> str | None:
 
 
 def markup_sum(response: Response, ignored: tuple[str, ...], *, follows: bool) -> int:
-    """Return the checksum of the data in a page's markup and, where its callback `follows` links, of these.
+    """Return the checksum of the data in a page's markup, and of its links if the callback `follows` links.
 
-    0 for a page without data where links do not count, and for an answer that is not HTML, or is too long.
-    ``ignored``: query parameters of links that do not count.
+    0 for a page without either, for an answer that is not HTML, or one that is too long. ``ignored``: query
+    parameters that are left out of links.
     """
     if isinstance(response, FetchedResponse):
         return response.result.markup_sum
@@ -882,7 +884,7 @@ def markup_sum(response: Response, ignored: tuple[str, ...], *, follows: bool) -
 def has_same_markup(notes: bytes | None, markup: int, *, follows: bool) -> bool:
     """Whether `markup`, a `markup_sum`, is that of the page's copy, by its packed `notes`.
 
-    Without notes, or a sum of links, it is not known: the answer is False where the callback `follows` links.
+    Without notes, or with a sum of 0, it is not known: False if the callback `follows` links, else True.
     """
     if notes is None or (follows and not markup):
         return not follows
@@ -890,7 +892,7 @@ def has_same_markup(notes: bytes | None, markup: int, *, follows: bool) -> bool:
 
 
 def is_dummy(response: Response) -> bool:
-    """Whether a response is scrapy-poet's placeholder for a page that its page object fetches, if at all."""
+    """Whether a response is scrapy-poet's placeholder, for a callback that gets the page by page objects."""
     return any(kind.__name__ == "DummyResponse" for kind in type(response).__mro__)
 
 
