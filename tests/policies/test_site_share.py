@@ -37,10 +37,15 @@ def evidence_after_warmup(changed: np.ndarray, site: list[int]) -> ReplayEvidenc
 
 
 def choices(evidence: ReplayEvidence, text: str, k: int, share: float) -> tuple[Selection, Selection]:
-    """The order of all pages, and the choice of k of them under a share."""
+    """The order of all pages, and the choice of k of them under a share, as in a replay and as in a crawl."""
     choice = table.load(text).make(PolicySettings(functions.load("gad_rate"), 0))
     everything = choice.plan(Round(WARMUP + 1, 0, evidence.pages), evidence)
-    return everything, shared(choice, share).plan(Round(WARMUP + 1, 0, k), evidence)
+    chosen = shared(choice, share).plan(Round(WARMUP + 1, 0, k), evidence)
+    site = evidence.grouping("site").number
+    in_a_crawl = shared(choice, share, lambda pages: site[pages]).plan(Round(WARMUP + 1, 0, k), evidence)
+    assert in_a_crawl.pages.tolist() == chosen.pages.tolist()
+    assert in_a_crawl.site_cuts == chosen.site_cuts
+    return everything, chosen
 
 
 @given(st.data(), st.sampled_from(["top_k", "rounds(rounds=1)"]))
@@ -76,6 +81,15 @@ def test_a_restless_site_does_not_get_what_another_has_left() -> None:
     changed[::2, site == 2] = False
     _, chosen = choices(evidence_after_warmup(changed, site.tolist()), "top_k", 6, 0.0)
     assert np.bincount(site[chosen.pages]).tolist() == [2, 2, 2]
+
+
+def test_a_site_is_limited_whose_part_of_many_pages_a_sample_shows() -> None:
+    """Of 20,000 chosen pages, a crawl first looks at every second one."""
+    site = np.repeat([0, 1], [15_000, 15_000])
+    changed = np.ones((WARMUP + 1, len(site)), bool)
+    changed[::2, site == 1] = False
+    _, chosen = choices(evidence_after_warmup(changed, site.tolist()), "top_k", 20_000, 0.5)
+    assert np.bincount(site[chosen.pages]).tolist() == [10_000, 10_000]
 
 
 @pytest.mark.parametrize(("still", "most"), [(0, 10), (1, 10), (2, 20)])
