@@ -46,8 +46,8 @@ from scrapy_gp4c.fingerprint.copy_notes import (
     LOW,
     MAX_LEARNED_BYTES,
     CopyState,
+    compare_bytes,
     compared,
-    known_fingerprint,
     unpack,
     with_sums,
 )
@@ -763,7 +763,7 @@ def known_judgement(
     """
     if copy.fingerprint is None or copy.notes is None or copy.needs_text:
         return None
-    is_same, notes = known_fingerprint(watched.response, watched.features, copy.fingerprint, copy.notes)
+    is_same, notes = compare_bytes(watched.response, watched.features, copy.fingerprint, copy.notes)
     if not is_same:
         return None
     doubt = _doubt_of_unchanged(request, Changed(copy.page, copy.fingerprint, copy.notes), texts)

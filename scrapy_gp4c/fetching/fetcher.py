@@ -166,7 +166,7 @@ class NotSentError(NotFetchedError):
 
 
 class ElsewhereError(Exception):
-    """Raised when a page redirects to another host, which another fetcher may have; it holds the request."""
+    """Raised when a page redirects to a host that another fetcher may have; it holds the request."""
 
     def __init__(self, request: Request) -> None:
         super().__init__(request.url)
@@ -340,7 +340,7 @@ class FetcherCrawl:
         self._pump()
 
     def _pump(self) -> None:
-        """Move pages from the queues to the downloader, by turns of hosts; give back pages out of time."""
+        """Move queued pages to the downloader, by turns of hosts; give back pages of ended batches."""
         now_s, is_moving = clock_s(), True
         slots = self.crawler.engine.downloader.slots if self.crawler.engine else {}
         while is_moving:
@@ -590,7 +590,7 @@ class FetcherCrawl:
         result.items.append(item)
 
     def _stored(self, request: Request) -> dict[str, Any]:
-        """Return a request's non-default fields; raises ValueError for a callback that cannot be pickled."""
+        """Return a request's non-default fields, to be pickled; ValueError: its callback cannot be."""
         stored = pack_request(request, self._spider)
         stored["meta"] = {name: value for name, value in stored["meta"].items() if name != PAGE}
         if identities := self._objects.identify(stored):
@@ -610,7 +610,7 @@ class FetcherCrawl:
     # --- the owner's questions, in the worker's loop
 
     async def take(self, acknowledged: int) -> Reply:
-        """Wait up to a second for results of pages; return a `Reply` with all since `News` `acknowledged`.
+        """Wait up to a second for results of pages; return a `Reply` with all that the owner still lacks.
 
         ``acknowledged``: number of the last `News` that the owner has got.
         """
@@ -693,7 +693,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def _reactor_loop() -> Future[asyncio.AbstractEventLoop]:
-    """Return the event loop of the reactor's thread, started once, as a reactor cannot be started twice."""
+    """Return the event loop of the reactor's thread, which the first call starts: a reactor starts once."""
     global _reactor
     if _reactor is None:
         _reactor = Future()
@@ -732,7 +732,7 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
         spider_class = pickle.loads(by_value[0])
 
     class OfOwner(spider_class):  # type: ignore[misc, valid-type] # known when it runs
-        """The spider, with the settings of the owner's spider."""
+        """Subclass of the spider's class, with the settings of the owner's spider."""
 
         @classmethod
         def update_settings(cls, settings: Any) -> None:

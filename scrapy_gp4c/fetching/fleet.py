@@ -2,8 +2,8 @@
 
 Dask knows which workers there are and carries the calls. Of each fetcher one call is under way all the time:
 it brings results, the fetcher's clock, and a sign of life. A host belongs to one fetcher at a time. A batch
-has an end by the clock of its fetcher, before the owner takes it for ended, so that a fetcher that was
-stopped or cut off sends no request to a host that another has by then.
+ends by its fetcher's own clock before the owner gives the host to another fetcher: thus one that was stopped
+or cut off sends no request to it any more.
 """
 
 import asyncio
@@ -208,10 +208,10 @@ class Fleet:
     ) -> None:
         """Connect to Dask's scheduler.
 
-        ``fetchers``: number of local ones to start, or address of a scheduler; ``revision``: `GP4C_REVISION`;
-        ``folder``: the store's directory; ``delay_s``: of hosts for which no fetcher has reported a delay;
-        ``doubted``: returns fingerprints of doubted texts; ``on_news``, ``on_no_fetchers``: called with each
-        `News`, and when no fetcher comes.
+        ``fetchers``: number of local ones to start, or address of a scheduler; ``config``, ``spider_state``:
+        sent to each fetcher; ``revision``: `GP4C_REVISION`; ``folder``: the store's directory; ``delay_s``:
+        delay of a host until a fetcher reports it; ``doubted``: returns fingerprints of doubted texts;
+        ``on_news``, ``on_no_fetchers``: called with each `News`, and when no fetcher comes.
         """
         self._asks_to_close = is_closing
         self._spider_state = spider_state
@@ -272,7 +272,7 @@ class Fleet:
         await self._link.close()
 
     def stop(self) -> None:
-        """Send only downloads for items from now on, as the crawl closes; other pages get no outcome."""
+        """Send only files of items from now on, as the crawl closes; pages that wait get no outcome."""
         self._is_stopped = True
         for host in list(self._waiting):
             self._give_back(host, "the crawl closes")
@@ -359,7 +359,7 @@ class Fleet:
         return min(BATCH_PAGES, max(2, int(BATCH_S / delay_s))) if delay_s else QUICK_PAGES
 
     def _batch_for(self, host: str, state: FetcherState, now_s: float) -> Batch | None:
-        """Cut a batch for a fetcher, ever smaller for pages with which fetchers ended; None: no page."""
+        """Cut a batch for a fetcher, smaller the more fetchers its pages have lost; None: no page."""
         waiting = self._waiting[host]
         losses = waiting[0].losses
         is_suspect = losses >= MOST_LOSSES - 1
@@ -496,7 +496,7 @@ class Fleet:
             self._free_s[sent.host] = clock_s()
 
     def _give_up(self, state: FetcherState, sent: SentBatch, *, is_loss: bool) -> None:
-        """Take the pages of a batch back from a fetcher; `is_loss`: they count it as one that ended."""
+        """Take a batch's pages back from a fetcher; `is_loss`: it may have died of one, which they count."""
         pages = list(sent.pages.values())
         self._out[sent.host] -= len(pages)
         free_s = max(clock_s(), sent.end_s + GRACE_S)
@@ -543,7 +543,6 @@ class Fleet:
             await asyncio.sleep(1.0)
 
     async def _talk(self, address: str) -> None:
-        """Open the crawl at a fetcher, and ask it for results until it is gone."""
         try:
             identity, name, refusal = await self._link.call(
                 address, fetcher.open_crawl, self.run, self._needed, self._packed

@@ -54,8 +54,8 @@ _MARKS: Final = (META, FOUND_BY, WEIGHT, "download_slot", "download_timeout", "d
 class StartMiddleware:
     """Spider middleware that passes the owner's start through the project's own spider middlewares.
 
-    It lets the reactor have turns while the start yields requests: Scrapy takes requests until the downloader
-    is full, and an owner's has room for thousands. It also marks objects that several requests have.
+    It lets the reactor work while the start yields requests: Scrapy takes requests until the downloader is
+    full, and the owner's takes thousands. It also marks objects that several requests have.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -140,7 +140,7 @@ class FetcherHandler(BaseDownloadHandler):
 
     @cached_property
     def _may_skip(self) -> bool:
-        """Whether repeated requests may be dropped early: no middleware or signal handler sees each."""
+        """Whether repeated requests may be dropped early: no other code looks at them."""
         return not observes_requests(self.crawler, None, (signals.request_scheduled, signals.request_dropped))
 
     async def close(self) -> None:
@@ -178,7 +178,7 @@ class FetcherHandler(BaseDownloadHandler):
         )
 
     def _leads_to_seen(self, run: Run, request: Request, result: PageResult) -> bool:
-        """Whether Scrapy's duplicate filter would have dropped a redirect of a new page on one machine."""
+        """Whether a new page redirects to a URL that Scrapy's duplicate filter has seen, and would drop."""
         claim = request.meta.get(META)
         is_new = isinstance(claim, Claim) and claim.page >= run.cycle.store.merged_pages
         if not is_new or request.dont_filter:

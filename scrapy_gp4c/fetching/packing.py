@@ -21,9 +21,9 @@ MAX_OBJECTS: Final = 10_000
 
 
 def pack(value: Any, *, by_value: bool = False) -> bytes:
-    """Return a pickled value; it contains the code of classes that cannot be imported, as in a notebook.
+    """Return a pickled value, with the code of classes that cannot be imported, as in a notebook.
 
-    ``by_value``: also the code of classes in the main module.
+    ``by_value``: with the code of classes in the main module, too, which other processes lack.
     """
     if hasattr(sys.modules["__main__"], "__file__") and not by_value:
         with suppress(Exception):
@@ -87,7 +87,7 @@ class ObjectTable:
     def take(self, request: Request) -> list[CallbackObject]:
         """Replace the copies of objects in a request's data by the objects of this process; returns these.
 
-        Of another process's object that is the copy that earlier requests got.
+        For an object of another process, that is the first copy of it that came here.
         """
         taken = []
         for (field, name), identity in request.meta.pop(SHARED, {}).items():
@@ -110,7 +110,7 @@ class PackedCallback:
     """Callback that is no method of the spider, such as a lambda, for the fetcher that gets its page."""
 
     def __init__(self, function: Any, spider: Spider) -> None:
-        """Pickle the function, in which the spider is that of each process; raises ValueError."""
+        """Pickle the function, but not the spider in it: each process has its own. Raises ValueError."""
         file = io.BytesIO()
         try:
             _Pickler(file, spider).dump(function)

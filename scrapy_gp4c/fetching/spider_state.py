@@ -52,9 +52,9 @@ class SpiderState:
         self._due_s = 0.0
 
     def changes(self, *, is_last: bool = False) -> list[Changes]:
-        """Return the changes of the spider's attributes since the last call, as far as they were looked for.
+        """Return the changes of the spider's attributes that were noticed since the last call.
 
-        ``is_last``: no other call may follow for long, so look for them now.
+        ``is_last``: look for changes now, because no other call may follow for long.
         """
         if is_last or time.perf_counter() >= self._due_s:
             self._look()
@@ -62,7 +62,7 @@ class SpiderState:
         return unsent
 
     def apply(self, all_changes: list[Changes], *, is_last: bool = False) -> None:
-        """Apply changes of other processes, later if the last time was just now and this is not `is_last`."""
+        """Apply changes of other processes: if `is_last` now, else not too soon after the last time."""
         self._incoming += all_changes
         if self._incoming and (is_last or time.perf_counter() >= self._due_s):
             self._look()

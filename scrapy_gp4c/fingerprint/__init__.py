@@ -79,12 +79,12 @@ class PageReading(NamedTuple):
 
     @property
     def kept_fingerprint(self) -> int:
-        """Fingerprint to store for the copy."""
+        """Fingerprint to store for the copy: `copy_fingerprint`, without learned noise, if there is one."""
         return self.fingerprint if self.copy_fingerprint is None else self.copy_fingerprint
 
 
 def features(text: str) -> list[str]:
-    """Return the word 3-shingles of a text, character 3-shingles where a script has no spaces.
+    """Return the features of a text by default: word 3-shingles; of characters in scripts without spaces.
 
     The text is padded on both sides, so that every word is part of three shingles; "" has none.
     """
@@ -197,7 +197,7 @@ def _shingles(normal: str) -> tuple[str, UInt64s]:
 
 
 def _without_relative_times(words: Words, places: list[int]) -> str | None:
-    """Return a text with relative times masked around the words at `places`; None if there are none."""
+    """Return a text with relative times masked near `places`, indices of words; None if there are none."""
     text, count = words.padded.tobytes(), len(words.starts)
     pieces: list[bytes] = []
     done = 1  # behind the padding
@@ -241,7 +241,7 @@ def _reading(page_content: Answer) -> tuple[PageReading, str]:
 
 
 def feature_hashes(names: Sequence[str]) -> UInt64s:
-    """Return three hashes per feature, uint64 ``[3 * len(names)]``: a feature weighs as much as a word."""
+    """Return three hashes per feature, uint64 ``[3 * len(names)]``, as a word has by its three shingles."""
     digest = xxhash.xxh64_intdigest
     encoded = [name.encode() for name in names]
     return np.array([digest(name, seed) for seed in range(SHINGLE_WORDS) for name in encoded], np.uint64)
@@ -286,9 +286,9 @@ def odd_half(hashes: UInt64s) -> int:
 
 
 def distinct_hashes(hashes: UInt64s) -> UInt64s:
-    """Return hashes of (feature, number of its occurrence), uint64 in any order.
+    """Return hashes, uint64 in any order, with repeated ones mixed with a number, so that all differ.
 
-    Without them a row that a page shows twice cancels itself in every XOR, and its change went unseen.
+    In an XOR, equal hashes would cancel out: a change of a row that a page shows twice would be lost.
     """
     ordered = np.sort(hashes)
     repeats = (ordered[1:] == ordered[:-1]).nonzero()[0]
@@ -314,7 +314,7 @@ _HAS_TEXT: Final = np.uint64(2**32)
 
 
 def differ(a: UInt64s, b: UInt64s, distance_bits: int) -> npt.NDArray[np.bool_]:
-    """Return `is_changed` of arrays of fingerprints, bool ``[P]``."""
+    """Return `is_changed` of pairs of fingerprints, bool ``[P]``; ``distance_bits``: its threshold."""
     bits = _BITS_OF_BYTE[(a ^ b).view(np.uint8)].reshape(-1, 8).sum(axis=1, dtype=np.uint8)
     appeared = (a >= _HAS_TEXT) != (b >= _HAS_TEXT)
     return np.asarray((bits >= distance_bits) | appeared | ((a == 0) != (b == 0)))
@@ -336,7 +336,7 @@ def has_text(fingerprint: int) -> bool:
 
 
 def is_changed(a: int, b: int, threshold: int) -> bool:
-    """Whether a page changed between two fingerprints; text that appears or vanishes always counts."""
+    """Whether two fingerprints differ in at least `threshold` bits, or just one is of a page with text."""
     return distance(a, b) >= threshold or (a == 0) != (b == 0) or has_text(a) != has_text(b)
 
 
@@ -411,7 +411,7 @@ def _without_metadata(value: Any) -> Any:
 
 
 def has_parts(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
-    """Whether only a part of a response may be compared: it is HTML or XML, and a rule selects parts."""
+    """Whether `compared_part` may be less than the response: HTML or XML for which a rule selects parts."""
     return bool(watch or ignore) and isinstance(response, HtmlResponse | XmlResponse)
 
 
@@ -478,7 +478,7 @@ def _text(root: Any) -> str:
 
 
 def _remove(root: Any) -> None:
-    """Remove an element from its tree, but not its tail; the root, attributes and texts are not removed."""
+    """Remove an element from its tree, but not its tail; a tree's root, attributes and texts stay."""
     parent = root.getparent() if isinstance(root, etree._Element) else None
     if parent is None:
         return

@@ -56,7 +56,7 @@ _DAY: Final = len("2026-11-28")
 
 
 class Answer(NamedTuple):
-    """Compared content of a response."""
+    """Compared text of a response, or its bytes if it has none."""
 
     kind: str
     """One of `KINDS` of `scrapy_gp4c.fingerprint`, but ``features``."""

@@ -1,8 +1,8 @@
 """Notes of a page's copy, a small record in the store: checksums, counts, and what is learned of its noise.
 
-The checksum of a body is seeded with the fingerprint of that body. A body whose checksum, seeded with the
-stored fingerprint, equals the stored checksum has therefore just this fingerprint, whatever visits stored the
-two. Such a body is not read again.
+The checksum of a body is seeded with the fingerprint of that body. So a body that has the stored checksum, if
+seeded with the stored fingerprint, has that fingerprint, and is not read again. This holds even if two visits
+stored checksum and fingerprint.
 """
 
 import inspect
@@ -47,7 +47,7 @@ _READERS: Final = ("scrapy", "w3lib", "selectolax", "lxml")
 
 @cache
 def rules_digest() -> bytes:
-    """Return a digest of the code and libraries that read pages, so that new ones make other checksums."""
+    """Return a digest of the code and libraries that read pages: other versions give other checksums."""
     versions = [f"{name} {metadata.version(name)}" for name in _READERS]
     versions += [unicodedata.unidata_version, str(answers.READS_PDF)]
     for module in _RULES:
@@ -140,7 +140,7 @@ class CopyNotes(NamedTuple):
 
 
 def with_sums(packed: bytes, **sums: Any) -> bytes:
-    """Return packed notes with new checksums; ``sums``: fields of `CopyNotes`, such as ``item_sum=7``."""
+    """Return packed notes with other values of fields of `CopyNotes`, such as ``item_sum=7``."""
     return pack(unpack(packed)._replace(**sums))
 
 
@@ -225,7 +225,7 @@ def compared(
     )
 
 
-def known_fingerprint(
+def compare_bytes(
     response: Response, features: Features | None, fingerprint: int, packed: bytes
 ) -> tuple[bool, bytes | None]:
     """Return whether a body has the checksum of the copy, and so need not be read, and its new packed notes.
@@ -254,9 +254,9 @@ class CopyState(NamedTuple):
 def read_and_compare(
     response: Response, features: Features | None, *, with_text: bool, copy: CopyState | None
 ) -> PageReading:
-    """Read a response and compare it with the copy; the result is in `PageReading.without_noise`.
+    """Read a response in a worker process, and compare it with the copy, which gives `without_noise`.
 
-    For a process other than the crawl's. ``copy``: None if there is nothing to compare with.
+    ``copy``: None if there is nothing to compare with.
     """
     reading = read(response, features, with_text=with_text)
     if copy is None or features is not None:

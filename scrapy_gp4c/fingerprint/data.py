@@ -166,7 +166,7 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_numbe
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row (object in a list) with its dates, such as days of events, in an unmasked form."""
+    """Return a row (object in a list) with its dates, such as days of events, in a form that masks spare."""
     for key, value in row.items():
         if isinstance(value, dict):
             _row(value)
@@ -192,7 +192,7 @@ def dated_text(key: str, value: str, is_row: bool = True) -> str:
 
 
 def dated_value(key: str, value: str) -> str:
-    """Return a value of a row, a date in a form that is not masked, unless it is when the row was made."""
+    """Return a value of a row; a date, but for that of the row itself, gets a form that masks spare."""
     is_date = value[:2] == "20" and _ISO.fullmatch(value) is not None
     if not (is_date or _CLOCK.fullmatch(value) is not None) or _OWN_DATE_KEY.search(key) is not None:
         return value
@@ -200,7 +200,7 @@ def dated_value(key: str, value: str) -> str:
 
 
 def is_clock(key: str, value: str) -> bool:
-    """Whether an XML element's value is the document's clock, by the element's name `key`."""
+    """Whether an XML element's value is the time when the document was made, by the element's name `key`."""
     return value[:1].isdigit() and _CLOCK_KEY.fullmatch(key) is not None
 
 
@@ -240,7 +240,7 @@ def _values(data: Any) -> str:
 def leaves(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the pieces of a text of `data_text` in order: values with their keys, and text between them.
 
-    Text between values (brackets, keys) comes with ``()``. Raises RecursionError or ValueError for others.
+    Text between values (brackets, keys) comes with ``()``. RecursionError or ValueError: it is no such text.
     """
     for line in text.split("\n"):
         yield from _leaves(json.loads(line), ())

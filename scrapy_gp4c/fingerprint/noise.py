@@ -1,10 +1,10 @@
 """Learned noise of a page: parts that a site draws anew at each visit without a change of the page.
 
 A page that changed at its last visit has hashes of those parts in its notes. A part that changed at each of
-three visits is a *clock*: it is not compared until it stops changing. Only these may be clocks: numbers by a
-word that counts or tells time ("17 readers"), and parts whose name or label says that they are about other
-pages (related articles) or drawn anew (the quote of the day). All else is a statement of the page, such as a
-price, a headline, a stock: a page that states something else at each visit is a page that changes.
+three visits is a *clock*: it is not compared until it stops changing. Only these may be clocks: numbers next
+to a word that counts or tells time ("17 readers"), and parts whose name or label says that they are about
+other pages (related articles) or drawn anew (the quote of the day). All else is a statement of the page, such
+as a price, a headline, a stock: a page that states something else at each visit is a page that changes.
 """
 
 import re
@@ -43,7 +43,7 @@ _WITHIN: Final = "\u0590"  # scripts without spaces, or that write articles and 
 
 
 def _words(*names: str) -> tuple[frozenset[str], re.Pattern[str]]:
-    """Return the words of `WORDS` lists in spaced scripts, and a pattern of those that are parts of words."""
+    """Return words of `WORDS` lists: a set for scripts with spaces, a pattern for those without."""
     words = " ".join(WORDS[name] for name in names).split()
     within = [re.escape(word) for word in words if word[0] >= _WITHIN]
     return frozenset(word for word in words if word[0] < _WITHIN), re.compile("|".join(within))
@@ -209,7 +209,7 @@ def blocks_of_data(text: str) -> list[TextNode]:
 def _position_of_value(value: str, keys: tuple[str, ...], has_checksums: bool) -> int:
     """Return the position that identifies a JSON value that may be a clock, by its keys; 0: it may not.
 
-    All rows of a list have the same. ``has_checksums``: whether the data is about checksums.
+    It is the same in all rows of a list. ``has_checksums``: whether the data is about checksums.
     """
     if not keys or not any(map(str.isdigit, value)):
         return 0
@@ -231,7 +231,7 @@ def _is_time(value: str) -> bool:
 
 
 def _parts(tree: _Tree) -> list[int]:
-    """Return for each node the position that identifies its part if this may be a clock; 0: it may not."""
+    """Return each node's `TextNode.position`, a hash that identifies its part; 0: it may be no clock."""
     parts = [0] * len(tree.tags)
     numbers: Counter[int] = Counter()
     topics = (tree.text(at) for at, tag in enumerate(tree.tags) if tag in ("title", "h1"))

@@ -61,7 +61,7 @@ _NEVER_TEXT: Final = "script,style,noscript,iframe,svg title,svg desc,defs,metad
 
 
 def _by_tag(*selectors: str) -> dict[str, str]:
-    """Return tag -> selector, by the last tag in each, without which a page cannot match it."""
+    """Return last tag in a selector -> that selector: a page without the tag cannot match it."""
     return {
         re.split("[>+]", selector)[-1].partition("[")[0].partition(":")[0]: selector for selector in selectors
     }
@@ -365,7 +365,7 @@ class _Markup(NamedTuple):
         return cls(markup, lower, tags, frozenset(name for name in _ATTRIBUTES if name in lower))
 
     def selectors(self, by_tag: dict[str, str], by_attribute: dict[bytes, str]) -> list[str]:
-        """Return the selectors that may match, by tag or attribute, as the page has these."""
+        """Return the selectors that may match this page: those with a tag or attribute that it has."""
         return [
             *(by_tag[tag] for tag in self.tags & by_tag.keys()),
             *(by_attribute[name] for name in self.attributes & by_attribute.keys()),
@@ -435,7 +435,7 @@ def compared_pieces(text: str) -> list[str]:
 
 
 def _form(text: str, roots: tuple[LexborNode, ...], tags: frozenset[str]) -> str:
-    """Return a word that encodes what the text lacks: case and indentation of code, and pictures; or ""."""
+    """Return a word that encodes case and indentation of code, and pictures, which the text lacks; or ""."""
     lines: list[str] = []
     pictures: list[str] = []
     for node in (node for root in roots for node in _find(sorted(tags & _CODE_TAGS), root)):
@@ -481,7 +481,7 @@ _NO_NAME: Final = re.compile(  # sizes, hashes and times
 
 
 def _shapes_of_codes(text: str) -> Iterator[str]:
-    """Yield where capitals stand in codes such as TR-gtx-44b, as all text is compared in small letters."""
+    """Yield shapes of codes with capitals, such as TR-gtx-44b: text is compared in small letters."""
     done = 0
     for hyphen in _HYPHEN.finditer(text):
         at = hyphen.start()
@@ -551,7 +551,6 @@ def _document(source: bytes, markup: _Markup) -> LexborNode | None:
 
 
 def _find(selectors: Iterable[str], root: LexborNode) -> list[LexborNode]:
-    """Return the elements that match any of some selectors, in document order."""
     selector = ",".join(selectors)
     return _SELECTOR.find(selector, root) if selector else []
 
@@ -640,14 +639,14 @@ def _file_of(url: str) -> str:
 
 
 def _names_day(text: str) -> bool:
-    """Whether the text of an option is a day, month or hour: many forms select that of the present."""
+    """Whether an option's text is a day, month or hour: forms often select that of the visit."""
     return any(map(str.isdigit, text)) or is_moment(f"1 {text}")
 
 
 def _is_moment(node: LexborNode, naming: "_Naming") -> bool:
     """Whether an element is a clock: its name says time, and its text is just one ("2h", "10.11.26").
 
-    If its date is a statement, the sign `DATED` is put before it.
+    A date that is a statement of the page is none: the sign `DATED` is put before it.
     """
     tag, attributes = node.tag, node.attributes
     if tag in ("html", "body", "td", "th", "dd") or node.parent is None:
@@ -686,7 +685,7 @@ def _is_in_sentence(node: LexborNode, text: str) -> bool:
 
 
 def _excessive_reasons(left_out: list[LeftOut], remaining: str) -> set[str]:
-    """Return the reasons for which a third of the page's text, or all of it, would be left out."""
+    """Return the reasons that would each leave out a third of the page's text, or all that remains of it."""
     sizes: dict[str, int] = {}
     for reason, text in left_out:
         sizes[reason] = sizes.get(reason, 0) + len(text)
@@ -760,7 +759,7 @@ def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
 
 
 def _mark_named(node: LexborNode) -> None:
-    """Put signs or words into an element by its class: a state, a line of counters, an event, a clock."""
+    """Mark what an element's class names: a state by words; counters, dates of events, clocks by signs."""
     naming = _naming(node.attributes.get("class"))
     if naming.states and node.tag not in _ROOTS:
         node.insert_before(f" {naming.states} ")
@@ -805,7 +804,7 @@ def _reason(node: LexborNode) -> str | None:
         return HIDDEN
     if tag == "nav" or role == "navigation":
         return NAVIGATION
-    if role == "contentinfo" or (tag == "footer" and _is_of_page(node, 2)):
+    if role == "contentinfo" or (tag == "footer" and _is_near_body(node, 2)):
         return FOOTER
     if tag == "aside" or role == "complementary":
         return SIDEBAR
@@ -828,7 +827,7 @@ def _is_ad_name(name: str) -> bool:
 
 
 def _names_ad(value: str) -> bool:
-    """Whether a value of ``data-testid`` or the like names an advertisement; just "ad" is a small ad."""
+    """Whether a value of ``data-testid`` or so names an advertisement; "ad" alone names a classified one."""
     return any(len(name) > 3 and _is_ad_name(name) for name in names_of(value))
 
 
@@ -873,7 +872,6 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
 
 
 def _topics(document: LexborNode) -> str:
-    """Title and headlines of a page in lower case."""
     return " ".join(node.text() for node in _SELECTOR.find("title,h1", document)[:10]).lower()
 
 
@@ -973,7 +971,7 @@ def _cells(row: LexborNode) -> list[LexborNode]:
 
 
 def _is_count(text: str) -> bool:
-    """Whether a text is just a number of comments or likes, or a date such as 10-11-26."""
+    """Whether a text is just a number of comments or likes, or a date such as 10-11-26, taken for one."""
     if not (text[0].isdigit() or text[0] in _COUNT_SIGNS):
         return False
     if (count := _COUNT_ALONE.match(f"{SEPARATOR}{text}{SEPARATOR}")) is None or count.end() <= len(text):
@@ -1066,7 +1064,7 @@ def _reason_of_name(name: str) -> str | None:
 
 
 def names_of(*attributes: str | None) -> Iterator[str]:
-    """Yield the names in classes and ids, in lower case, with hyphens in place of camel case."""
+    """Yield the names in values of class or id, in lower case, with hyphens in place of camel case."""
     for attribute in attributes:
         if attribute:
             lower = attribute if attribute.islower() else _CAMEL.sub("-", attribute).lower()
@@ -1077,8 +1075,8 @@ def _is_main(node: LexborNode, has_role: bool) -> bool:
     return node.tag in _MAIN_BY_TAG or (has_role and node.attributes.get("role") == "main")
 
 
-def _is_of_page(node: LexborNode, depth: int) -> bool:
-    """Whether an element is a child of the body, or at most `depth` plain containers deep in it."""
+def _is_near_body(node: LexborNode, depth: int) -> bool:
+    """Whether an element is at most `depth` levels below the body, with only ``div`` between."""
     parent = node.parent
     for _ in range(depth):
         if parent is None or parent.tag == "body":
@@ -1092,7 +1090,7 @@ def _is_of_page(node: LexborNode, depth: int) -> bool:
 def _main_part(
     document: LexborNode, markup: _Markup, text: str, left_out: list[LeftOut]
 ) -> tuple[str, tuple[LexborNode, ...]]:
-    """Return text and elements of main part, title and alerts if these have most words, else of the page.
+    """Return text and elements of main part, title and alerts, or of the page if too much is outside.
 
     Text outside is added to `left_out`.
     """
@@ -1123,7 +1121,7 @@ def _main_part(
 def _before_main(main: LexborNode) -> list[LexborNode]:
     """Return the elements between the page's header and its main part: headline, notice, bar with the price.
 
-    Menus (lists of links) are left out. A header is one of them if it has the headline.
+    Menus (lists of links) are left out. If the header has the headline, it is returned, too.
     """
     parts: list[LexborNode] = []
     between: list[LexborNode] = []  # with menus, which count between a headline and its text
@@ -1233,7 +1231,6 @@ def _encoded_once(run: re.Match[str]) -> str:
 
 
 def _decoded(body: bytes, charset: str) -> str | None:
-    """Return bytes decoded, which may end within a character; None: they are not valid in this charset."""
     try:
         return codecs.getincrementaldecoder(charset)().decode(body)
     except (LookupError, ValueError):
