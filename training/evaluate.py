@@ -120,10 +120,7 @@ def _crawl(args: Namespace, policy: str | None) -> CrawlChoices:
 
 
 def _evaluate_growth(args: Namespace) -> None:
-    """Replay a growing history with every score function and share of the budget for hubs, and print a table.
-
-    Raises Gp4cError.
-    """
+    """Replay a growing history with every score function and hubs' share of the budget; raises Gp4cError."""
     if bad := [share for share in args.discovery if not 0.0 <= share <= 1.0]:
         raise HistoryError(f"--discovery: expected shares from 0.0 to 1.0; found {bad[0]}")
     if args.claims or args.first_sight:

@@ -254,7 +254,7 @@ def test_the_first_of_a_group_are_found_whatever_its_draws(bits: int, wanted: in
     """Also where fewer than are wanted draw as high as so many mostly do."""
     drawn = np.random.default_rng(bits).permutation(3000).astype(np.uint64) << np.uint64(bits - 12)
     pages, first = np.arange(500, 2900), np.empty(wanted, np.uint32)
-    sampling._earliest(pages, drawn, first)
+    sampling._highest_draws(pages, drawn, first)
     assert first.tolist() == pages[np.argsort(~drawn[pages])][:wanted].tolist()
 
 

@@ -164,7 +164,7 @@ def test_a_cache_that_cannot_be_written_is_left_alone(tmp_path):
 
 def test_processes_that_compile_at_once_keep_their_own_code(tmp_path):
     """Code is never handed out for other types, also if a process saves some while another does."""
-    place = (str(tmp_path), "sampling.earliest-1.py311", "stamp")
+    place = (str(tmp_path), "sampling.first_pages-1.py311", "stamp")
 
     class Other(CodeFiles):
         """Files of a process that read the list of files before anything was saved."""

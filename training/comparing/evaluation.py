@@ -25,7 +25,7 @@ from training.histories.history import ChangeHistory
 from training.replaying.baselines import Baseline, is_oracle_baseline, load_oracle_baseline
 from training.replaying.metrics import COSTED, ORACLE, WEIGHTED
 from training.replaying.prepared import DEFAULTS, CrawlChoices, Ties, prepare_for
-from training.replaying.replay import QUICK, Engine, can_replay, known_to, load, metrics_of, policy_of, run
+from training.replaying.replay import QUICK, Engine, can_replay, load, metrics_of, policy_of, run, variant_for
 
 DEFAULT_SCORES: Final = (*PURPOSES, *BASELINES, ORACLE)
 EVERY: Final = "all"
@@ -80,9 +80,8 @@ def contest(
 ) -> Contest:
     """Make the `Contest` of a command line, of score functions and policies.
 
-    ``in_use``: the crawl's function; ``named``: functions that an option such as ``--all`` stands for. With
-    neither ``named`` nor ``scores``: those of `DEFAULT_SCORES` that the history can replay, unless no policy
-    needs one.
+    ``in_use``: the crawl's function; ``named``: functions that an option such as ``--all`` stands for.
+    Without ``named`` and ``scores``: those of `DEFAULT_SCORES` that can be replayed, if a policy needs one.
     """
     texts = [one for text in policies for one in (_known(history) if text == EVERY else [text])]
     live = [text for text in texts if not is_oracle_baseline(text)]
@@ -221,7 +220,7 @@ def evaluate(
         result = run(prepared, function_or_name, metrics=names, policy=policy, engine=engine)
         formula, clock = text, None
         if isinstance(function, ScoreFunction):
-            formula, clock = known_to(history, function).formula, function.clock
+            formula, clock = variant_for(history, function).formula, function.clock
         metrics = {name: summary(getattr(result, name)) for name in names}
         counts = {name: getattr(result, name).tolist() for name in COUNTS}
         results.append(Result(text, formula, clock, policy, metrics, counts))

@@ -96,14 +96,13 @@ class Decision:
 def chance(differences: Floats) -> float:
     """P value of a one-sided paired t-test: small if the mean of `differences` is clearly above 0.
 
-    ``differences``: float64 ``[cycles]``. What a score function does not find in
-    a cycle is still there in the next: differences of neighbouring cycles have opposite signs more often than
-    not (correlation about -0.3). So the test is over means of `BLOCK_CYCLES` consecutive cycles (the
-    oldest ones that fill no block are left out); over single cycles if there are fewer than
-    `BLOCKS_FROM_CYCLES`, where blocks would cost more degrees of freedom than they win. If they
-    are positively correlated nonetheless (r with the one before), the statistic is reduced by
-    sqrt((1 - r) / (1 + r)), the effective sample size of a first-order autoregression (Bayley & Hammersley
-    1946). 1 if all differences are 0.
+    ``differences``: float64 ``[cycles]``; 1 if all are 0. A change that a score function misses in a cycle is
+    still there in the next: differences of neighbouring cycles have opposite signs more often than not
+    (correlation about -0.3). So the test is over means of `BLOCK_CYCLES` consecutive cycles (the oldest ones
+    that fill no block are left out); over single cycles if there are fewer than `BLOCKS_FROM_CYCLES`, where
+    blocks would cost more degrees of freedom than they win. If these values are positively correlated (r with
+    the one before), the statistic is reduced by sqrt((1 - r) / (1 + r)), the effective sample size of a
+    first-order autoregression (Bayley & Hammersley 1946).
     """
     size = BLOCK_CYCLES if len(differences) >= BLOCKS_FROM_CYCLES else 1
     blocks = len(differences) // size
@@ -313,8 +312,7 @@ def not_worse(
 ) -> set[str]:
     """Return the functions among `texts` that are no less fresh than `champion` in training and validation.
 
-    A loss of `GUARD_MARGIN` is tolerated. Where a front is learned and ``freshness`` preferred, the fitness
-    is compared instead.
+    A loss of `GUARD_MARGIN` is tolerated. A front with ``freshness`` preferred compares the fitness instead.
     """
     fitness = load_fitness(choices.fitness)
     row = 0 if choices.front and choices.prefer == GUARD else 1

@@ -73,8 +73,7 @@ def per_cycle(values: Floats) -> list[Mean]:
 def p_values(one: Floats, other: Floats) -> Floats:
     """Two-sided p value of the paired t test over the folds, for every cycle: ``[C]``.
 
-    Differences that are the same in every fold have no spread to test against: p is 1 where they are all
-    zero, and 0 otherwise.
+    Differences that are the same in every fold have no spread to test: p is 1 if they are 0, else 0.
     """
     difference = one - other
     constant = (difference == difference[:1]).all(axis=0)

@@ -24,7 +24,7 @@ from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
 from training.replaying.prepared import DEFAULTS, TIES, CrawlChoices, PreparedHistory, Ties, prepare_for
-from training.replaying.replay import can_replay, known_to
+from training.replaying.replay import can_replay, variant_for
 
 DivisionChoice = Literal["auto", splits.Division]
 DIVISIONS: Final = ("auto", *splits.DIVISIONS)
@@ -134,7 +134,7 @@ class Choices:
     def divided_by(self, history: ChangeHistory) -> splits.Division:
         """Unit of the splits of a history: the first of `units` by which every split can be replayed.
 
-        That is: some pages change in it, not all in every cycle, and the budget is a page or more. If no
+        In each part some pages must change, not all in every cycle, and the budget be a page or more. If no
         unit does that, the last one.
         """
         *others, last = self.units(history)
@@ -157,8 +157,7 @@ class Choices:
     def fitting(self, history: ChangeHistory) -> Self:
         """Choices without terminals that the history cannot replay.
 
-        Only where the terminals are one of the sets ``related`` and ``all``; other choices are returned
-        unchanged.
+        Only where the terminals are one of the sets ``related`` and ``all``; other choices stay unchanged.
         """
         parameters = self.parameters
         if parameters.terminals not in (terminals.RELATED, terminals.SETS["all"]):
@@ -167,7 +166,7 @@ class Choices:
         known = tuple(
             name
             for name, function in functions.items()
-            if known_to(history, function) is function and can_replay(history, function)
+            if variant_for(history, function) is function and can_replay(history, function)
         )
         return replace(self, parameters=replace(parameters, terminals=known))
 

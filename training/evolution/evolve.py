@@ -81,8 +81,7 @@ SPENT_WEIGHTS: Final = (0.1, 0.3, 3.0, 10.0)
 def polished_functions(names: Collection[str]) -> list[str]:
     """Texts of variants of the default score function with other constants, to begin evolution with.
 
-    They read pages' claims and sizes where ``names``, the terminals known, has ``hint_rate`` and
-    ``size_lift``.
+    They read pages' claims and sizes if ``names``, the known terminals, has ``hint_rate``, ``size_lift``.
     """
     rate = "hint_rate" if "hint_rate" in names else "rate"
     lifts = [f" * size_lift ** {power}" for power in SIZE_POWERS] if "size_lift" in names else [""]
@@ -639,8 +638,7 @@ class Evolution:
     The caller evaluates: `ask` for the functions of a generation, then `tell` their outcomes.
     ``generation``: number of generations evaluated so far; ``population``: individuals of the last one;
     ``best_individuals``: the best of all generations, best first, without two of the same text or behaviour
-    (of those the one of highest fitness stays, then the shortest); ``best``: best fitness of every
-    generation.
+    (of those the one of highest fitness stays, then the shortest); ``best``: best fitness by generation.
     """
 
     def __init__(self, parameters: Parameters, seed: int, run: Sequence[int] = (0,)) -> None:

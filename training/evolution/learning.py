@@ -143,8 +143,7 @@ def evolve_all(
     """Run the remaining generations of all evolutions, one generation of each after the other.
 
     ``seeds``: number of evolutions per fold. They go on from the states in ``checkpoint``, which is saved
-    after every generation. Ctrl-C takes them back to the last complete generation; before the first one it
-    is raised.
+    after every generation. Ctrl-C takes them back to the last complete generation; before that it is raised.
     """
     states = None if checkpoint is None else checkpoint.states
     _restore(evolutions, states)
@@ -383,8 +382,7 @@ def compare(split: PreparedSplit, functions: Mapping[str, str], choices: Choices
     """Replay `functions` on the three splits of a fold, and return the mean of every metric.
 
     ``functions``: name -> score argument, see `training.replaying.replay.load`; for the policy see
-    `policy_under`. The means are cached in `PreparedHistory.means` of each split: an experiment compares the
-    same functions again and again.
+    `policy_under`. Means are cached in `PreparedHistory.means`: experiments compare a function repeatedly.
     """
     fitness = load_fitness(choices.fitness)
     names = tuple(dict.fromkeys((*metrics.METRICS, *fitness.metrics)))

@@ -63,8 +63,7 @@ def promotion_test(
     """Index of the candidate most significantly better than the recommended one; if none is, ``recommended``.
 
     ``candidates``: values per cycle in training and in validation, higher is better; ``recommended``: index;
-    ``leave_one_out_means``: None where splits are not of whole sites, so that the standard error is that of
-    the mean over cycles.
+    ``leave_one_out_means``: for a jackknife; None: the standard error is that of the mean over cycles.
     """
     split = [np.array(values) for values in zip(*candidates, strict=True)]
     leads = [values - values[recommended] for values in split]
@@ -252,8 +251,7 @@ def pick(
 def objective_row(pair: tuple[Values, Values], row: int = 0) -> tuple[Values, Values]:
     """Values of the objective `row` in training and validation, ``[cycles]`` each.
 
-    ``pair``: values in training and validation, ``[cycles]`` each for one objective or ``[2, cycles]`` for
-    two.
+    ``pair``: values in training and validation, ``[cycles]`` each, or ``[2, cycles]`` for two objectives.
     """
     training, validation = pair
     return np.atleast_2d(training)[row], np.atleast_2d(validation)[row]
@@ -377,8 +375,7 @@ class FoldValues:
     def chosen(self, picks: Sequence[FoldPick]) -> list[SelectedFunction]:
         """Simplify the picked functions as far as their fitness in every training and validation cycle stays.
 
-        Named functions stay as they are. All are simplified at the same time, so that every worker has
-        something to do.
+        Named functions stay as they are. All are simplified at the same time, so that no worker idles.
         """
         evolved = {
             (pick.fold, pick.goal.fitness, pick.picked.text): pick

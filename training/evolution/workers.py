@@ -204,9 +204,8 @@ class TextFitness:
     def values(self, functions: Mapping[str, Expression], compiled: Path | None = None) -> dict[str, Values]:
         """Replay `functions` (text -> expression); return text -> fitness per scored cycle.
 
-        ``compiled``: path of a file that appears once the numba code is compiled, see
-        `training.evolution.learning.compiled_beside`; until then functions are replayed one by one, by the
-        dense engine. None: do not wait.
+        ``compiled``: path of the file of `training.evolution.learning.compiled_beside`, before which the
+        dense engine replays functions one by one; None: do not wait.
         """
         loaded = [of_expression(expression, text, self._clock) for text, expression in functions.items()]
         start = time.thread_time()
@@ -515,7 +514,7 @@ class Evaluator:
         policy: str = TOP_K.text,
         compiled: Path | None = None,
     ) -> None:
-        """``compiled``: see `training.evolution.learning.compiled_beside`."""
+        """``clock``: of the terminals; ``compiled``: see `training.evolution.learning.compiled_beside`."""
         payloads = [pickle.dumps(one, protocol=pickle.HIGHEST_PROTOCOL) for one in training_sets]
         self._keys = [
             EvaluationKey(hashlib.sha256(payload).hexdigest(), fitness, clock, policy) for payload in payloads
@@ -540,8 +539,8 @@ class Evaluator:
     ) -> None:
         """Evaluate the functions of every request that are not in `known` yet, and add their outcomes to it.
 
-        ``requests`` is consumed while workers evaluate. ``advance(number, texts)`` is called with the index
-        of a training set and how many more functions are done on it, or were known before.
+        ``requests``: index of a training set, and text -> expression; consumed while workers evaluate.
+        ``advance(number, texts)`` is called with the index and how many more functions are done or known.
         """
         for result in self._run(self._tasks(requests, advance)):
             self.known[result.number].update(result.answers)
@@ -552,8 +551,7 @@ class Evaluator:
     ) -> list[dict[str, Values]]:
         """Replay the functions of every request; for each training set, text -> fitness per scored cycle.
 
-        ``fitness``, ``policy``: in place of those of the evaluator, unless empty. `known` is neither read nor
-        changed.
+        ``fitness``, ``policy``: in place of the evaluator's, unless empty. `known` is not read or changed.
         """
         values: list[dict[str, Values]] = [{} for _ in self._keys]
         tasks = (

@@ -134,8 +134,7 @@ def read_arrays(
     """Read the arrays `names` of an npz archive, plain or within gzip, as far as they are there.
 
     ``needed``: text of what was expected, for errors; ``check``: raises HistoryError for headers that do not
-    fit, before any array is read. Raises HistoryError for what is no archive, and for arrays larger than
-    memory.
+    fit, before any array is read. Raises HistoryError for no archive, and for arrays larger than memory.
     """
     content: IO[bytes] = file
     if not file.seekable() or isinstance(getattr(file, "raw", None), gzip.GzipFile):

@@ -296,7 +296,6 @@ def _seen_now_and_then(
 def _identities(
     store: Store, chosen: npt.NDArray[np.intp]
 ) -> tuple[npt.NDArray[np.int32], PackedNames, PackedNames]:
-    """Site numbers, names of sites (hosts), names of pages (URLs)."""
     hosts: dict[str, int] = {}
     site, names = np.empty(len(chosen), np.int32), PackedNames()
     shown = Credentials.of_store(store.cycles()).url

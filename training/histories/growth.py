@@ -108,8 +108,7 @@ def numbered_links(links: Array, position: Array) -> npt.NDArray[Any]:
 def write_growth(path: Path, growth: GrowthHistory) -> None:
     """Write an npz archive of all pages for `read_growth`.
 
-    As a history without growth it is read without pages born later. Raises HistoryError for a name with a
-    null character.
+    Read as a plain history it lacks pages born later. Raises HistoryError for a name with a null character.
     """
     known = replace(growth.history, observed=growth.observed)
     arrays = {name: getattr(growth, name) for name in ("born", "finder", "claims", "links")}
@@ -129,8 +128,7 @@ def is_export(path: Path) -> bool:
 def read_export_growth(path: Path) -> GrowthHistory:
     """Read a growth history from a file of `scrapy gp4c export`, by way of a temporary store.
 
-    Raises HistoryError, which names the line, for a file that is no export, and for pages that were visited
-    now and then.
+    Raises HistoryError for a line that is no export's, and for pages that were visited now and then.
     """
     from scrapy_gp4c.store.opening import import_history  # needs lmdb; only a store does
 
@@ -150,8 +148,7 @@ def read_store_growth(path: Path, source: str | None = None) -> GrowthHistory:
     """Read a growth history from the store of a crawl that visited its pages in every cycle.
 
     A page's birth is the cycle in which the crawl found it. Cycle c of the crawl is c - 1 of the history.
-    ``source``: name in messages. Raises HistoryError for a directory that is no store, or whose pages were
-    visited now and then.
+    ``source``: name in messages. Raises HistoryError for no store, or pages visited now and then.
     """
     from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
 

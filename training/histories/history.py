@@ -227,7 +227,6 @@ class ChangeHistory:
         )
 
     def _flipped_of(self, pages: npt.NDArray[Any] | slice, cycles: slice) -> npt.NDArray[np.uint64]:
-        """Part of `flipped` for the changes of some pages in some cycles."""
         assert self.flipped is not None
         page, cycle = np.nonzero(self.changed.T)
         begin, end, _ = cycles.indices(self.cycles)

@@ -252,11 +252,9 @@ class Experiment(NamedTuple):
         )
 
     def _learn_all(self, folds: list[PreparedSplit], parallel: Workers) -> Iterator[LearnedSet]:
-        """Learn with every combination of fitness and terminals, and yield the functions of each selection
-        rule.
+        """Learn with every combination of fitness and terminals; yield the functions by selection rule.
 
-        A finished combination is read from the directory; an interrupted one goes on from its
-        checkpoint.
+        A finished combination is read from the directory; an interrupted one goes on from its checkpoint.
         """
         for fitness, name in THESIS_SEARCHES if self.preset == "thesis" else SEARCHES:
             names = PAPER_SETS[name]

@@ -185,8 +185,7 @@ def prepared(
 ) -> Trial:
     """Make the `Trial` of a data set (``name``), with the values of refreshes.
 
-    ``how``: how the search scores pages; ``estimate``: from which cycles a policy knows updates. For others
-    see `Trial`.
+    ``how``: scoring of the search; ``estimate``: cycles whose updates a policy knows; others: see `Trial`.
     """
     points_tried = search(corpus, how.workload, how.scoring, how.importance)
     history = replace(corpus.contents.history, impact=refresh_values(corpus, how, points_tried))

@@ -174,7 +174,6 @@ class _Overdue:
             self.state[name][pages] = values
 
     def visits_per_cycle(self) -> Floats:
-        """Visits per cycle planned for every page: ``[P]``."""
         raise NotImplementedError
 
 
@@ -219,8 +218,7 @@ FIXED: Final = IntervalSteps(1.0, 1.0, 1.0, 1.0)
 class Adaptive(_Overdue):
     """Policy that lengthens a page's interval without a change, and shortens it with one.
 
-    The first interval is P / k cycles, in which the budget visits all pages in turn; the bounds of the
-    crawler's intervals are scaled with it.
+    The first interval is pages / k cycles, a turn of all pages; the bounds of ``steps`` are scaled with it.
     """
 
     def __init__(self, name: str, steps: IntervalSteps, pages: int, k: int) -> None:
@@ -355,9 +353,9 @@ def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Int
 
 
 def _visits_made(due: Ints, budget: int) -> Ints:
-    """Return the visits to have made by the end of each cycle, ``budget`` a cycle at most.
+    """Return how many visits are made by the end of each cycle, ``budget`` a cycle at most.
 
-    The sum of |made - due| over cycles is least; ``due``: visits due in each cycle.
+    ``due``: visits that come due in each cycle. The sum over cycles of |visits made - due so far| is least.
     """
     cycles, total = len(due), int(due.sum())
     if (due <= budget).all():

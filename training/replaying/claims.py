@@ -53,9 +53,9 @@ class ReplayedPageClaims:
         visits.after(self._state, cycle)
 
     def site_claims(self, cycle: int, states: Mapping[str, Array]) -> SiteClaims:
-        """Return the source of claim columns for the plan of a cycle.
+        """Return an object that computes the claim columns for the plan of a cycle.
 
-        ``states``: page columns E and T, which the column ``age_trust`` needs.
+        ``states``: page columns E and T (changes, cycles), which the column ``age_trust`` needs.
         """
         columns = ChainMap(self._state, states)  # type: ignore[arg-type]  # nobody writes to it
         return self._claims.site_claims(columns, cycle)
@@ -64,8 +64,7 @@ class ReplayedPageClaims:
 class ReplayedClaims:
     """All claims of a history, and for each site how often they were right so far (`trust`).
 
-    Claims in the headers of a page's response count from the next visit on: a replay has not read a response
-    that it did not ask for.
+    Claims in a response's headers count from the next visit on: a replay reads no response unasked.
     """
 
     def __init__(self, claims: Array, directories: Directories) -> None:
@@ -123,7 +122,7 @@ class ReplayedClaims:
         return visited
 
     def site_claims(self, state: Mapping[str, Array], cycle: int) -> SiteClaims:
-        """Return the source of claim columns for the plan of a cycle; ``state``: columns of all pages."""
+        """Return what computes the claim columns for a cycle's plan; ``state``: columns of all pages."""
         pages = pages_with_claims([(self._site[state["group"]], state)], len(self.trust), cycle)
 
         def ages() -> npt.NDArray[np.int64]:
@@ -147,5 +146,5 @@ class ClaimVisits(NamedTuple):
     claimed: Array
 
     def after(self, state: Columns, cycle: int) -> None:
-        """Update the columns `state` after the visits, once ``last_cycle`` is set."""
+        """Update the columns `state` after the visits; the caller has set ``last_cycle`` to `cycle`."""
         after_visits(state, self.rows, self.outcome, self.claimed, cycle, np.zeros(len(self.rows)))

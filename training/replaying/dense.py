@@ -4,7 +4,7 @@ It replays score functions whose terminals differ from page to page (``random``,
 all policies but ``top_k``, baselines and the oracle; tests compare `training.replaying.grouped` with it.
 Sampling policies have compiled loops (`compiled_loop`), as a replay knows every outcome beforehand.
 
-Ranking gives the bits of a crawl's pass over blocks, but faster. Parts of a score that many pages share are
+Scores equal those of a crawl bit for bit, but are computed faster. Parts of a score that many pages share are
 computed once (`divided`): those of pages in equal state, and those of pages of one directory. Sums over
 recent visits are kept up to date by `GroupWindow`.
 """
@@ -75,7 +75,7 @@ from training.replaying.prepared import PreparedHistory, penalties
 
 
 class Level(IntEnum):
-    """Pages that share the value of a subexpression."""
+    """Which pages share a value of a subexpression."""
 
     NUMBER = 0
     """All pages share the value in one round: a number."""
@@ -84,7 +84,7 @@ class Level(IntEnum):
     DIRECTORY = 2
     """Pages of one directory share the value."""
     PAGE = 3
-    """Single pages: the value is of one page alone."""
+    """No two pages share a value."""
 
 
 PARTS: Final = (Level.OWN, Level.DIRECTORY)
@@ -169,7 +169,7 @@ def _level_of(name: str, clock: Clock) -> Level:
 
 
 def _joined(one: Level, other: Level) -> Level:
-    """Level of a value that is computed from values of two levels."""
+    """Level of a value computed from values of two levels: `PAGE` for `OWN` and `DIRECTORY`."""
     low, high = min(one, other), max(one, other)
     return high if low in (high, Level.NUMBER) else Level.PAGE
 
@@ -267,7 +267,7 @@ SAMPLE_ROWS: Final = 4_096
 
 
 class BestRows:
-    """Selection of the k best of P rows, as `scrapy_gp4c.scoring.ranking.top_k`, with few draws."""
+    """Selection of the k best of P rows, as `scrapy_gp4c.scoring.ranking.top_k`, with draws for few rows."""
 
     def __init__(self, pages: int) -> None:
         from training.replaying.kernels import dense  # compiles: only when it is used
@@ -345,7 +345,7 @@ class RankedPages:
         self._divided: Divided | None = None
 
     def begin(self, salt: np.uint64) -> None:
-        """Begin a cycle without visits; ``salt``: seed of its draws (random numbers that break ties)."""
+        """Begin a cycle; ``salt``: seed of its draws (random numbers that break ties)."""
         self._salt = salt
 
     def ties(self, pages: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
@@ -363,8 +363,8 @@ class RankedPages:
     ) -> Selection:
         """Selection of the k best of the pages that are not in `visited`, at least one.
 
-        ``state_of(columns)``: returns columns with those of the round added; ``block_of(rows)``: returns a
-        slice of all pages as a block for `scores_of`.
+        ``state_of(columns)``: returns these with the columns that the cycle's visits so far decide;
+        ``block_of(rows)``: returns a slice of all pages as a block for `scores_of`.
         """
         if isinstance(scores_of, CycleScorer) and scores_of.function is not self._function:
             self._function, self._divided = scores_of.function, divided(scores_of.function)
@@ -386,7 +386,7 @@ class RankedPages:
         state_of: Callable[[Columns], Columns],
         pieces: Iterable[tuple[slice, Block]],
     ) -> None:
-        """Score all pages; parts that states or directories share (`Divided.parts`) are computed once."""
+        """Score all pages, given in ``pieces`` (slices and blocks), into `_scores`; compute `parts` once."""
         tables: dict[str, tuple[Floats, npt.NDArray[Any]]] = {}
         for level, columns, number in (
             (Level.OWN, self._states.columns, self._states.number),
@@ -408,8 +408,6 @@ class RankedPages:
 
 
 class _VisitSums(NamedTuple):
-    """Visits, or sums of visits by directory: each ``[V]``."""
-
     group: npt.NDArray[np.intp]
     changes: Floats
     visits: Floats
@@ -442,7 +440,7 @@ class GroupWindow:
             self._add(self._sums, self._finished.pop(), -1.0)
 
     def window(self, level: GroupLevel) -> Sums:
-        """Sums over all cycles of the window by directory ``[G]`` or site ``[S]``, until the next visits."""
+        """Sums over the window's cycles by directory ``[G]`` or site ``[S]``; the next visits change them."""
         return self._sums[level]
 
     def this_cycle(self, level: GroupLevel) -> Sums:
@@ -470,7 +468,7 @@ NO_GROUPS: Final = PageDirectories(np.empty(0, np.intp), Directories(np.empty(0,
 
 
 class _RefreshValues:
-    """Refresh values of the visits, those of the warm-up included."""
+    """State columns of the gains in search quality by all visits (`refresh_value.COLUMNS`)."""
 
     def __init__(self, prepared: PreparedHistory, columns: tuple[str, ...]) -> None:
         if prepared.impact is None:
@@ -553,7 +551,7 @@ class ReplayEvidence:
         self._visits = CycleVisits(*(np.empty(prepared.pages, one) for one in ("u4", "u1", "u1")))
 
     def _measured(self, prepared: PreparedHistory) -> dict[str, Array]:
-        """Columns of what visits measure, after the warm-up, as far as the history has them."""
+        """Columns that visits measure (download time, size of changes), as far as the history has them."""
         measured_columns: dict[str, Array] = {}
         if prepared.latency_ms is not None:
             measured_columns["latency_ms"] = prepared.latency_ms
@@ -574,7 +572,7 @@ class ReplayEvidence:
         ]
 
     def begin(self, cycle: int, salt: np.uint64) -> None:
-        """Begin a cycle without visits; cluster the current copies anew where that is due."""
+        """Begin a cycle; cluster the pages anew by their copies where that is due."""
         anew = self._prepared.neighbours.regrouping
         if anew is not None and cycle > 1 and (cycle - 1) % anew.every_cycles == 0:
             copies = self.states["last_cycle"].astype(np.int64)
@@ -622,10 +620,7 @@ class ReplayEvidence:
         return count_changes(self._clusters.number[self.visited_pages()], self.is_changed())
 
     def _counted(self) -> npt.NDArray[np.void]:
-        """Sums of this cycle's visits by directory, dtype `GROUP_VISITS`; empty if no terminal needs them.
-
-        They have the expected changes, which `GroupWindow` lacks.
-        """
+        """Visits and predicted changes of the cycle by directory, dtype `GROUP_VISITS`, if any are needed."""
         visited = self.visited_pages()
         if not len(visited) or not self._is_predicted:
             return NO_VISITS
@@ -680,18 +675,18 @@ class ReplayEvidence:
 
     @property
     def is_partial(self) -> bool:
-        """Whether promise rules have made visits, or hidden pages, before the policy is asked."""
+        """Whether promise rules (GP4C_RULES) visited or excluded pages before the policy chooses any."""
         return bool(self.promised or len(self._hidden))
 
     def keep_promises(self, promised: Pages, changed: npt.NDArray[np.bool_], hidden: Pages) -> None:
-        """Visit the pages `promised` for this cycle, and let none of the pages `hidden` be a candidate."""
+        """Visit the pages `promised`, which have `changed` or not, and exclude the pages `hidden`."""
         kinds = np.full(len(promised), PROMISED, np.uint8)
         self.visit(Selection(promised, np.full(len(promised), np.nan), None, kinds), changed)
         self.promised, self._hidden = len(promised), hidden
         self._open[hidden] = False
 
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Ints, Ints]:
-        """First `most` candidates of every group, by their draws, before any visit of the cycle.
+        """First `most` pages of every group, by their draws; to be called before any visit of the cycle.
 
         Returns the pages, the start of each group's in these, and the groups' numbers.
         """
@@ -699,7 +694,7 @@ class ReplayEvidence:
 
         assert not self.visited
         sampling.draw(self.salt, self._drawn)
-        return sampling.earliest(most, self._drawn, grouping.by_group)  # type: ignore[no-any-return]  # compiled
+        return sampling.first_pages(most, self._drawn, grouping.by_group)  # type: ignore[no-any-return]  # compiled
 
     def _draw(self, rows: npt.NDArray[np.intp] | slice) -> npt.NDArray[np.uint64]:
         return salted_draws(self._pages[rows].astype(np.uint64), self.salt)
@@ -716,7 +711,7 @@ class ReplayEvidence:
         return self._visits.first(self.visited)
 
     def planned(self) -> Planned:
-        """Pages that the rounds so far chose, all of them visited by now; promised pages are left out."""
+        """Visits that the policy has chosen in this cycle so far, without those of promise rules."""
         pages, _, kinds = self.visits()
         return Planned(pages[self.promised :], kinds[self.promised :])
 
@@ -874,7 +869,7 @@ class ContentCopies:
         self._rows.append(self.held.copy())
 
     def tallies(self) -> dict[str, npt.NDArray[Any]]:
-        """Impact and, for all pages of a search, quality after every cycle, in fixed point."""
+        """Metrics after every cycle, in fixed point: ``impact``, and ``quality`` of complete searches."""
         live = self._impact.version[self._first :]
         lost = np.array([self._impact.between(*both).sum() for both in zip(self._rows, live, strict=True)])
         never = float(self._impact.unrefreshed(self._first - 1).mean())
@@ -943,7 +938,7 @@ class _Draws:
         self.kernels.draw(self.evidence.salt, self.drawn)
 
     def turns(self, most: int) -> Pages | None:
-        """First `most` pages by draw; None: two draws are equal as floats, so the policy itself decides."""
+        """First `most` pages by draw; None: two draws are equal as floats, so the loop is not compiled."""
         share = min(1.0, (most + 8.0 * most**0.5 + 8.0) / len(self.drawn))
         count = 0
         while count < min(most, len(self.drawn)):
@@ -1009,7 +1004,7 @@ _RINGS: Final[weakref.WeakKeyDictionary[Grouping, dict[int, Rings | None]]] = we
 
 
 def _rings_of(policy: Follow, evidence: ReplayEvidence) -> Rings | None:
-    """Rings of all groups, cached by grouping and d; None: too many, or of single pages."""
+    """Rings of all groups, cached by grouping and d; None: too many, or there are no groups, only links."""
     near, d = policy.parameters.near, policy.parameters.d
     if near == "links":
         return None
@@ -1058,8 +1053,7 @@ def replay_dense(
     changed, bool ``[visits]``. A policy with a method ``observe`` receives the same, of the warm-up cycles
     too. ``by_rounds``: the policy itself plans every round, even where it has a compiled loop.
 
-    Raises PolicyError for a breach of the policy's contract, ScoreError for a terminal that the history
-    lacks.
+    Raises PolicyError if the policy breaks its contract, ScoreError for a terminal that the history lacks.
     """
     copies = Copies(prepared, tallies)
     counters = page_counters(prepared, copies, tallies)

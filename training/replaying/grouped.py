@@ -2,9 +2,10 @@
 
 A cycle scores the few groups, and touches single pages only for its k visits (`training.replaying.kernels`,
 which also explains slots, ``facts`` and ``work``). The terminals of a score function name the state columns
-that tell groups apart. What is out of date is kept as the difference to `PreparedHistory.untouched`.
+that tell groups apart. Tallies of outdated pages are kept as differences to those of a crawl without visits
+(`PreparedHistory.untouched`).
 
-Functions with the same groups are replayed together: once, as long as they choose alike. Where they part, the
+Functions with the same groups share one replay while they choose the same pages. Where they part, the
 replay (`ReplayPath`) goes on with some, and later returns to a copy of its path for the others. Functions
 that choose as an earlier one did are found in a `PrefixCache`. States are *listed* in the first cycles, while
 few are possible: each then has a number, and is scored once beforehand (`prepared.States`). In later cycles
@@ -208,7 +209,7 @@ def path_after_warmup(
 ) -> ReplayPath:
     """Return a replay after the warm-up: one group for each pattern (equal warm-up outcomes of pages).
 
-    ``names``: state columns; ``listed``: states with numbers, None: not listed; ``trail``: see `blank_trail`.
+    ``names``: state columns; ``listed``: numbered states, or None; ``trail``: see `ReplayPath.trail`.
     """
     patterns = len(prepared.pattern_start) - 1
     used = FIRST + patterns
@@ -230,7 +231,7 @@ def path_after_warmup(
 
 
 def named(names: tuple[str, ...], states: Ints) -> dict[str, Array]:
-    """Columns `names` of `states`, ``[columns, states]``, by name, as views; floats no longer as bits."""
+    """Columns of `states`, int64 ``[columns, states]``, by name, as views; bits of floats become floats."""
     return {
         name: values.view(np.float64) if STATE[name] == "<f8" else values
         for name, values in zip(names, states, strict=True)
@@ -248,7 +249,7 @@ MOST_BATCHED: Final = 8
 
 
 class BatchMember(NamedTuple):
-    """One replay of a batch, and numbers of its functions: so far they have chosen the same pages."""
+    """One replay of a batch, and the numbers of the functions that have chosen its pages so far."""
 
     path: ReplayPath
     functions: list[int]
@@ -293,7 +294,7 @@ class PrefixCache:
         self._links = np.empty((cycles.LINKS, MOST_TRAILS), np.int32)
 
     def find(self, scores: Floats) -> Tallies | None:
-        """Tallies of an earlier replay with the same choices; ``scores``: by row of the listed states."""
+        """Tallies of an earlier replay with the same choices; ``scores``: by row of `States`."""
         if not self._tallies:
             return None
         trail, agreed = cycles.follow(scores, self._rows, self._starts, self._links)
@@ -454,7 +455,7 @@ class _Batch:
             if len(functions) > 1 and not agreed:
                 functions, *others = self._parted(path, done, functions)
                 if others:
-                    self._leave(pending, path.copy(self._space), done, others)
+                    self._postpone(pending, path.copy(self._space), done, others)
             stop = self._listed_cycles if len(functions) == 1 else done + 1
             self._replay_states(path, done, stop, self._listed_scores[functions[0]])
             done, agreed = stop, False
@@ -463,10 +464,10 @@ class _Batch:
                 path.states = self._listed.bits.take(path.states[0], axis=1)
         return BatchMember(path, functions)
 
-    def _leave(self, pending: list[_Branch], behind: ReplayPath, done: int, others: list[list[int]]) -> None:
-        """Add lists of functions, whose choices differ from here on, to `pending`, with the path `behind`."""
-        pending.append(_Branch(behind, False, done, others[0], True))
-        pending += [_Branch(behind, True, done, other, True) for other in others[1:]]
+    def _postpone(self, pending: list[_Branch], path: ReplayPath, done: int, others: list[list[int]]) -> None:
+        """Add to `pending` a branch for each of `others`, lists of functions; all start from `path`."""
+        pending.append(_Branch(path, False, done, others[0], True))
+        pending += [_Branch(path, True, done, other, True) for other in others[1:]]
 
     def _parted(self, path: ReplayPath, done: int, functions: list[int]) -> list[list[int]]:
         """Split `functions` into lists that choose alike in the cycle after `done` scored ones."""
@@ -501,7 +502,7 @@ class _Batch:
             postponed = [[functions[position] for position in positions] for positions in others[room:]]
             room -= len(others) - len(postponed)
             if postponed:
-                self._leave(pending, path.copy(self._space), done, postponed)
+                self._postpone(pending, path.copy(self._space), done, postponed)
             self._replay_cycle(path, done, scores[first[0]], look.after, begin)
             after.append(BatchMember(path, [functions[position] for position in first]))
         return after
@@ -535,7 +536,7 @@ class _Batch:
         return after
 
     def _replay_cycle(self, path: ReplayPath, done: int, scores: Floats, after: Ints, begin: int) -> None:
-        """Replay the next cycle of `path`; ``scores``: by slot; ``after``, ``begin``: of `BatchScores`."""
+        """Replay the next cycle of `path`; ``scores``: by slot; ``after``, ``begin``: see `BatchScores`."""
         prepared = self._prepared
         if 3 * path.top > path.slots.shape[1]:  # every group may become two more
             path.grow(6 * path.top)
@@ -560,7 +561,7 @@ class _Batch:
 
 
 def _tallies(prepared: PreparedHistory, counts: Ints, work: Work, names: Collection[str]) -> Tallies:
-    """Tallies of a replay: what would be out of date without visits, less what visits renewed, and so on."""
+    """Tallies `names` of a replay; those of outdated pages are `untouched` less what visits renewed."""
     cycles = prepared.scored_cycles
     changed, weight = counts[:, memory.CHANGED], counts[:, memory.WEIGHT]
 

@@ -1,8 +1,9 @@
 """Replay of growth: an unknown page is visited only after a page that leads to it.
 
-The rules are those of a crawl (`scrapy_gp4c.crawling.planning`): a share of the budget for hubs, the rest by
-the policy; warm-up and first visits outside it. New pages of a visit are fetched in the same cycle. Claims of
-sites arrive cycle by cycle, and count as far as the site was right before.
+The rules are those of a crawl (`scrapy_gp4c.crawling.planning`). A share of the budget is for hubs (pages
+visited because they link to new ones), the rest is for the policy; the budget does not count warm-up and
+first visits. New pages of a visit are fetched in the same cycle. Claims of sites arrive cycle by cycle, and
+count as far as the site was right before.
 """
 
 import math
@@ -164,7 +165,7 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
 
 
 def _found_by(finder: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-    """Column `found_by` of pages, by ``finder``, the position of the page that links to each."""
+    """Column `found_by`: 1 + ``finder``, the position of the page that links to it, or `discovery.START`."""
     return np.where(finder == NO_FINDER, discovery.START, finder.astype(np.int64) + 1)
 
 
@@ -244,7 +245,7 @@ class GrowthReplay:
         return popularity
 
     def cycle(self, cycle: int) -> tuple[float, ...]:
-        """Crawl a cycle; returns its values for the last seven fields of `GrowthResult`."""
+        """Crawl a cycle; returns its values for the fields of `GrowthResult` from `visited` on."""
         self.open(cycle)
         exists = self._grown.born <= cycle
         changes = self._grown.history.changed[cycle - 1]
@@ -425,7 +426,6 @@ class GrowthReplay:
         return brought
 
     def _count_links(self, links: Array) -> None:
-        """Add `links`, dtype `LINK`, to the counts of the linked pages that wait for a first visit."""
         links = links[~self.known[links["target"]]]
         source = links["source"]
         bits = link_notes(self._keys[source], self._site_keys[self._grown.history.site[source]])
@@ -440,7 +440,7 @@ class GrowthReplay:
             self.state[name][pages] = self._number
 
     def _observe(self, visited: Array, brought: Array, known_before: Bools) -> None:
-        """Update the state columns by a cycle's visits and claims, as at the end of a crawl's cycle."""
+        """Update the state columns at a cycle's end; ``brought``: new pages that each page led to."""
         judged = visited[known_before[visited]]
         new = np.flatnonzero(self.known & ~known_before)
         visits = self.claimed.before(

@@ -17,8 +17,7 @@ def growth_of_contents(contents: ContentHistory, log: Workload | None = None) ->
 
     Each site begins with its page with the most links; pages that no links lead to from there are left out.
     The finder of a page is the first that links to it, breadth first; a page weighs 1 + the pages of its site
-    that link to it. ``log``: queries, whose words are counted in the texts of links. Raises HistoryError for
-    contents without links.
+    that link to it. ``log``: queries, for anchors (see `LINK`). Raises HistoryError for no links.
     """
     history = contents.history
     texts = link_texts(history.site.tolist(), list(history.page_names or ()), contents.texts_at(0))

@@ -51,7 +51,7 @@ class ReplayedDistances:
         }
 
     def change(self, pages: Array) -> None:
-        """Record that the live `pages` change in the next cycle."""
+        """Record that the live `pages` change in the cycle that begins; call it for every cycle in order."""
         self._flipped[pages] ^= self._of_changes[self._next[pages]]
         self._next[pages] += 1
 

@@ -247,7 +247,7 @@ def measure(tallies: Tallies, weights: FixedPointWeights) -> dict[str, Floats]:
       the first places; 0 in a cycle in which nothing is pending.
     * ``weighted_ndcg``: the same with gains times weights, the heaviest of the pending pages in the first
       places (Järvelin & Kekäläinen 2002: gains are graded); with weights of 1 it is ``ndcg``, bit for bit.
-    * ``weighted_change_rate`` (Cho & Ntoulas 2002, thesis 2.4.3): the weights are not normalised.
+    * ``weighted_change_rate`` (Cho & Ntoulas 2002, thesis 2.4.3): weights of the changed pages over visits.
     * ``freshness``: weighted freshness WF (Olston & Najork 2010, thesis 2.4.1) over the sum of weights.
     * ``age`` (Cho & Garcia-Molina 2003, thesis 2.4.1): a copy whose first missed change is the bit of
       cycle d has age c - d + 1 after cycle c: 1 in the very cycle of the change.

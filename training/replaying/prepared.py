@@ -39,7 +39,7 @@ class States:
     """List of the N states that pages can be in, by some state columns, and of R rows of score functions.
 
     A row is a state with a number of cycles since the last visit: each function's score of it is computed
-    once. Terminals are on the clock ``visits``.
+    once. The clock of the terminals is ``visits``: they weigh outcomes by visits, not by cycles.
     """
 
     cycles: int
@@ -109,11 +109,10 @@ def state_columns(function: ScoreFunction) -> tuple[tuple[str, ...], Clock]:
 
 
 def states_of(prepared: "PreparedHistory", columns: tuple[str, ...], clock: Clock) -> States | None:
-    """List the states by ``columns`` on a ``clock`` (see `state_columns`); None if one cycle has too many.
+    """List the states by ``columns`` (see `state_columns`); None for clock ``cycles``, or too many states.
 
-    None on the clock ``cycles`` too. On the clock ``visits`` terminals depend on the cycle by t alone, the
-    cycles since the last visit: so when cycle 0 is planned, a page last visited in cycle -t stands for all
-    that were visited t cycles ago in that state.
+    On clock ``visits`` terminals depend on the cycle only by t, the cycles since the last visit. So one row
+    serves for a state and t in all cycles.
     """
     if clock != "visits":
         return None
@@ -172,8 +171,6 @@ def _list(prepared: "PreparedHistory", needed: tuple[str, ...]) -> States | None
 
 
 class _Numbers:
-    """Gives states numbers, in the order in which they are first seen."""
-
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
         self.states: dict[tuple[float, ...], int] = {}
@@ -181,7 +178,7 @@ class _Numbers:
         """For each state, the scored cycles before a page can first be in it."""
 
     def of(self, state: dict[str, Array], rows: int, visits: int) -> list[int]:
-        """Numbers of the states in `rows`; new ones get the next number, and ``visits`` (see `visits`)."""
+        """Numbers of the ``rows`` states in columns; new states get the next number, and ``visits``."""
         columns = (values.tolist() for values in state.values())
         out = []
         for key in zip(*columns, strict=True) if state else [()] * rows:
@@ -282,7 +279,6 @@ class PreparedHistory:
     """Cache of `training.evolution.learning.compare`; not pickled."""
 
     def __getstate__(self) -> dict[str, object]:
-        """Fields to pickle, without caches."""
         names = (one.name for one in fields(self))
         return {name: {} if name in ("states", "means") else getattr(self, name) for name in names}
 
@@ -306,10 +302,7 @@ class PreparedHistory:
 
     @cached_property
     def sized_patterns(self) -> tuple[Ints, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Return the N pairs of warm-up pattern and size class that pages have: patterns, sizes.
-
-        Third comes the number of each page's pair, ``[P]``.
-        """
+        """Groups of pages by `pattern` and size class: these two, ``[N]``, and each page's group, ``[P]``."""
         assert self.size is not None
         pair = self.pattern.astype(np.intp) * sizes.CLASSES + self.size
         pairs = np.flatnonzero(np.bincount(pair))
@@ -331,7 +324,7 @@ class PreparedHistory:
         return np.arange(self.warmup + 1, self.cycles + 1)
 
     def first_state(self, columns: tuple[str, ...]) -> dict[str, Array]:
-        """State columns of every pattern after the warm-up, each ``[Q]``."""
+        """State columns after the warm-up, ``[Q]``, by pattern (pages with equal outcomes)."""
         everything = terminals.new_state(self.pattern_outcomes.shape[1])
         for cycle, outcomes in enumerate(self.pattern_outcomes, start=1):
             terminals.observe(everything, outcomes, cycle)
@@ -486,11 +479,10 @@ def penalties(weights: FixedPointWeights, pages: Ints, missed: npt.NDArray[Any])
 
 
 def _prefixes(pages: int, k: int, salts: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint32], Ints]:
-    """Pages in order of their draws in each scored cycle, as far as `grouped` can use it, and where cycles
-    start.
+    """First pages by draw in each scored cycle, in order, and where each cycle starts in these.
 
-    Picking w of m pages of equal score takes a walk over w * P / m pages in this order; drawing for
-    all m costs m: the walk pays up to sqrt(w * P) <= sqrt(k * P) pages.
+    Picking w of m pages of equal score takes a walk over about w * P / m pages in this order, or a draw for
+    each of the m. So walks pay up to sqrt(w * P) pages, and never beyond sqrt(k * P).
     """
     share = min(1.0, PREFIX_SHARE, 1.1 * math.sqrt(k / pages))
     limit = np.uint64(int(share * 2.0**64)) if share < 1.0 else np.uint64(2**64 - 1)

@@ -56,7 +56,7 @@ def estimator_of(corpus: Corpus, how: QualityMeasure) -> Refit:
 
 
 def refresh_values(corpus: Corpus, how: QualityMeasure, exact_search: VersionSearch) -> Impact:
-    """Refresh values of all pairs of versions, and exact quality; ``corpus``: of the workload's terms."""
+    """Values of refreshes for all pairs of versions; ``exact_search`` adds exact quality and clicks."""
     contents = corpus.contents
     estimator = estimator_of(corpus, how)
     versions = np.diff(contents.first_version)
@@ -134,9 +134,10 @@ def with_refresh_values(
     importance: Path | None = None,
     advance: Callable[[], object] = lambda: None,
 ) -> ChangeHistory:
-    """History of the changes of `contents`, with refresh values; ``advance``: see `count`.
+    """History of the changes of `contents`, with refresh values.
 
-    ``importance``: file of `read_importance` for the scoring ``inlinks``; None: `link_importance`.
+    ``importance``: file of `read_importance` for the scoring ``inlinks``; None: `link_importance`;
+    ``advance`` is called after each version of a page.
     """
     if how.scoring == "inlinks" and how.importance is None:
         page_importance = (

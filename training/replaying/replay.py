@@ -151,7 +151,7 @@ def run_all(
             raise HistoryError(f"there is no {what} {choice!r} for a replay; there are: {', '.join(known)}")
     needs = {tally for metric in metric_names if (tally := KNOWN[metric].tally) is not None}
     functions = [load(function, clock) for function in score_functions]
-    functions = [known_to(prepared, one) if isinstance(one, ScoreFunction) else one for one in functions]
+    functions = [variant_for(prepared, one) if isinstance(one, ScoreFunction) else one for one in functions]
     for function in functions:
         if isinstance(function, ScoreFunction) and not MEASURED.keys().isdisjoint(function.columns):
             check_measured(prepared, function)
@@ -205,8 +205,8 @@ def run_all(
     ]
 
 
-def known_to(history: ChangeHistory | PreparedHistory, function: ScoreFunction) -> ScoreFunction:
-    """`function` without terminals of claims and sizes that `history` lacks; its scores are equal."""
+def variant_for(history: ChangeHistory | PreparedHistory, function: ScoreFunction) -> ScoreFunction:
+    """Variant of `function` for a history: without terminals of claims and sizes where it has none."""
     return function.for_pages(has_claims=history.claims is not None, has_sizes=history.size is not None)
 
 
@@ -218,7 +218,7 @@ def can_replay(history: ChangeHistory | PreparedHistory, function: ScoreFunction
     """
     if not isinstance(function, ScoreFunction):
         return True
-    function = known_to(history, function)
+    function = variant_for(history, function)
     if not discovery.COLUMNS.keys().isdisjoint(function.columns) or unmeasured(history, function.columns):
         return False
     knows = history.neighbours.knows

@@ -28,7 +28,7 @@ from training.replaying.kernels import answers
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Inverted statistics of texts: E occurrences of terms in V versions of pages, sorted by version."""
+    """Counts of terms in texts: E pairs of version and term, in the order of the V versions of pages."""
 
     contents: ContentHistory
     number: dict[str, int]
@@ -152,7 +152,7 @@ class VersionSearch:
     def quality(self, copies: Versions, live: Versions | None = None) -> Floats:
         """Quality of the copies in every cycle, in [0, 1] (eq. 5): ``[C]``.
 
-        ``copies``, ``live``: versions ``[C, P]``; without ``live`` they are of the last C cycles.
+        ``copies``, ``live``: versions ``[C, P]``; without ``live`` the cycles are the history's last C.
         """
         if live is None:
             live, ideal = self.live[-len(copies) :], self.ideal[-len(copies) :]
@@ -162,13 +162,13 @@ class VersionSearch:
 
     @cached_property
     def ideal(self) -> Floats:
-        """Usefulness of searching copies that are all current, by cycle: ``[D + 1]`` (eq. 4)."""
+        """Value of `usefulness` by cycle if all copies are current: ``[D + 1]`` (eq. 4)."""
         return self.usefulness(self.live, self.live)
 
     def usefulness(self, copies: Versions, live: Versions) -> Floats:
-        """Usefulness of searching copies in every cycle (eq. 3): ``[C]``; parameters as for `quality`.
+        """Usefulness of copies by cycle (eq. 3), sum of users' looks times live versions' scores: ``[C]``.
 
-        From one cycle to the next only answers with a moved page are computed anew.
+        Parameters as for `quality`. Answers in which no page moved are not computed anew in the next cycle.
         """
         first, queries = self._queries_of_page
         by_query = np.zeros(len(self.start) - 1)

@@ -2,15 +2,15 @@
 
 The words of these loops; `memory` has their arrays. A *slot* is a row of a table, for one group: pages in
 equal observed state, listed in ``arena[start : start + length]``. A cycle takes pages off the lists of the
-best slots to ``picked``: those of one slot are a *run*. It judges them, and lists them by their new state at
-the arena's end. So nearly all memory is read and written in order. Slots of equal score are a *class of
-ties*; numbers called *keys* (a page's random draw, or its id) order the pages of a class. Only a class far
-larger than its share of the budget is picked from page by page (`choice._walk`). Its slots are *tracked* from
-then on: ``group_of[page]`` names the slot of a page, and so which listed pages are still there. Arguments
-``facts`` are constants of a replay (`memory.Facts`), ``work`` its arrays (`memory.Work`).
+best slots to ``picked``: those of one slot are a *run*. It finds out which changed, and lists the pages by
+their new state at the arena's end. So nearly all memory is read and written in order. Slots of equal score
+are a *class of ties*; numbers called *keys* (a page's random draw, or its id) order the pages of a class.
+From a class far larger than its share of the budget, single pages are picked (`choice._walk`). Its slots are
+*tracked* from then on: ``group_of[page]`` names the slot of a page, and so which listed pages are still
+there. Arguments ``facts`` are constants of a replay (`memory.Facts`), ``work`` its arrays (`memory.Work`).
 
 Loops are short, so that the compiler makes vector instructions of them, and without branches that a processor
-cannot predict. Page numbers are unsigned: numba looks for negative indices else.
+cannot predict. Page numbers are unsigned, because numba checks signed indices for being negative.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from scrapy_gp4c.scoring import ranking
 
 
 def drop_stale_code(folder: Path, *others: Path) -> None:
-    """Remove compiled code of a folder if one of its modules, or one of the files `others`, has changed.
+    """Remove compiled code of a folder if one of its modules, or another file that they use, has changed.
 
     Numba's cache looks at the file of the function alone, but compiles in the functions that it calls.
     """

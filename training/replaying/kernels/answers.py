@@ -11,11 +11,11 @@ LIVE, COPY = 1, 2
 
 @outer
 def usefulness(start, version, page, score, looks, is_now, truth, scored, waiting, by_query, is_due):
-    """Write the usefulness of each due query's answer to `by_query`: users' looks times true scores.
+    """Write to `by_query` the sum over an answer's ranks: looks of users times the live version's score.
 
-    `start[q]`: first entry of query q, best score first; `version`, `page`, `score`: of each entry; `looks`:
-    how often a rank is looked at; `is_now`: flags of each version. Scratch by page: `truth`, `scored` (-1 at
-    first) and the rows of `waiting`, copies that are not live: their live versions may stand further down.
+    Queries that are not `is_due` are left out. `start[q]`: first entry of query q, best score first;
+    `version`, `page`, `score`: of each entry; `looks`: by rank; `is_now`: `LIVE` and `COPY`, by version.
+    Scratch by page: `scored` (-1 at first), `truth` and `waiting`, for copies listed before live versions.
     """
     for query in range(len(start) - 1):
         if not is_due[query]:
@@ -44,7 +44,7 @@ def usefulness(start, version, page, score, looks, is_now, truth, scored, waitin
 
 @outer
 def clicks(start, version, page, looks, frequency, is_copy, clicked):
-    """Add to `clicked`, by page, how often users look at the page in the answers of all queries."""
+    """Add to `clicked`, by page, how often users look at its copy in all answers; `is_copy`: by version."""
     for query in range(len(start) - 1):
         rank = 0
         for entry in range(start[query], start[query + 1]):

@@ -60,7 +60,7 @@ def first_change(words, width, page, after, upto):
 
 @inner
 def copy(source, start, target, at, count):
-    """``target[at : at + count] = source[start : start + count]``, whose checks take 2 s to compile."""
+    """Copy `count` items by a loop, because the checks of numba's slices take 2 s to compile."""
     for i in range(count):
         target[at + i] = source[start + i]
 
@@ -102,7 +102,7 @@ def fill_marked_keys(pages, again, salt, by_draw, keys):
 
 @inner
 def insert(keys, n, key):
-    """Insert `key` into `keys[:n]`, which are ascending."""
+    """Insert `key` into the ascending `keys[:n]`, which become `keys[: n + 1]`."""
     while n > 0 and keys[n - 1] > key:
         keys[n] = keys[n - 1]
         n -= 1

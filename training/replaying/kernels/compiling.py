@@ -30,10 +30,10 @@ from numba.core.compiler_lock import global_compiler_lock
 
 
 class CodeFiles(IndexDataCacheFile):
-    """Files of a function's compiled code, each named by the types that it was compiled for.
+    """Files of a function's compiled code, each named by a digest of the types that it was compiled for.
 
-    Numba numbers them: two processes that compile at once may give one number to the code of different
-    types. A process that runs code of other types reads memory that is not its own (numba issue 4807).
+    They must not be numbered as numba does: two processes that compile at once may give one number to the
+    code of different types, and a process with the wrong code reads foreign memory (numba issue 4807).
     """
 
     def save(self, key, data):

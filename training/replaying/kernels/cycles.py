@@ -45,10 +45,10 @@ A trail shares the cycles before it leaves with its parent. -1: there is none.
 
 @inner
 def write_prefix(order, others, row_of, scores, trail):
-    """Write the order of the groups in a cycle to its record `trail`, as `FIRST` describes it.
+    """Write the order of the groups in a cycle to its part of a trail, int16 ``[FIRST + groups]``.
 
-    `order`: slots of the chosen groups, best first (`foremost`); `others`: slots of all other groups;
-    `row_of`, `scores`: by slot. `trail`: int16 ``[FIRST + groups]``; for more groups `LIVE` is -1.
+    First come the numbers of chosen and of all groups (`CHOSEN`, `LIVE`; -1: too many), then their rows.
+    `order`: slots of chosen groups, best first; `others`: slots of other groups; `row_of`, `scores`: by slot.
     """
     live = order.size + others.size
     trail[CHOSEN] = order.size
@@ -70,8 +70,8 @@ def follow(scores, rows, starts, links):
 
     Returns the trail's number, and the number of these cycles. `scores`: of the function, by row.
     `rows`: records of all trails, see `write_prefix`; `starts[trail, cycle]`: place in `rows` where a cycle
-    of a trail begins, from the cycle on in which the trail leaves its parent. `links`: int32 ``[LINKS,
-    trails]``; trail 0 is the root of the tree.
+    of a trail begins, except cycles that the trail shares with its parent. `links`: rows `LEAVES`, `CHILD`
+    and `NEXT`, int32 ``[LINKS, trails]``; trail 0 is the root of the tree.
     """
     path = 0
     cycle = _agreed(scores, rows, starts[0], np.int64(0))
@@ -93,7 +93,7 @@ def follow(scores, rows, starts, links):
 
 @inner
 def _agreed(scores, rows, starts, cycle):
-    """First cycle from `cycle` on in which a function of these `scores` orders the groups unlike a trail."""
+    """First cycle from `cycle` on in which `scores` order the groups unlike the trail of `starts`."""
     while cycle < starts.size:
         begin = starts[cycle] + FIRST
         chosen = begin + rows[starts[cycle] + CHOSEN]
@@ -117,7 +117,7 @@ def advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used)
     """Choose and visit the pages of a cycle, and write to `used` the moves that any page makes.
 
     A move is a run (the chosen pages of one slot) with one of the two outcomes: number ``2 * run + outcome``.
-    Returns the number of moves. `order`: result of `foremost` for `scores`, by slot.
+    Returns the number of moves. `order`: result of `foremost` for `scores`. Others: see `choose`, `visit`.
     """
     choose(cycle, order, scores, salt, drawn, facts, slots, work)
     visit(cycle, salt, facts, slots, work, counts)
@@ -135,9 +135,9 @@ def replay_cycle(
 ):
     """Replay one cycle by `scores`, one of each slot; for functions whose states cannot be listed before.
 
-    `after`: columns of states: of each slot after a visit without a change, then of each after one with a
-    change; this replay's begin at `begin` in either half. Empty after the last cycle. `states`: see `settle`.
-    Scratch: `used`, `keys`, `orders`.
+    `after`: states of the slots of several replays after a visit without a change, then of the same slots
+    after one with a change; empty after the last cycle. `begin`: position of this replay's slots in each of
+    the halves. `states`: see `settle`. Scratch: `used`, `keys`, `orders`.
     """
     order = foremost(scores, slots[COUNT], facts.k, orders)
     moved = advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used)
@@ -179,9 +179,10 @@ def replay_states(
     Returns the number of cycles done: fewer than `stop` if more slots are needed.
 
     `after[s, o]`: state after a visit with outcome o in state s; `scores[score_at[s] + t - 1]`: its score t
-    cycles after the last visit (not `aged`: `scores[score_at[s]]` for all t). `state_of`: int64 ``[1,
-    slots]``, state by slot. Scratch: `used`, `keys` (int64 ``[1, moves]``), `orders`, `row_of` and `by_slot`
-    (int64 and float64 ``[slots]``). `trail`: see `write_prefix`; empty: not wanted.
+    cycles after the last visit, or `scores[score_at[s]]` if scores do not depend on t (not `aged`).
+    `drawn_start`: where each cycle begins in `drawn`. `state_of`: int64 ``[1, slots]``, state by slot.
+    Scratch: `used`, `keys` (int64 ``[1, moves]``), `orders`, `row_of` and `by_slot` (int64 and float64
+    ``[slots]``). `trail`: see `write_prefix`; empty: not wanted.
     """
     for i in range(done, stop):
         cycle = facts.warmup + 1 + i
@@ -216,7 +217,7 @@ def replay_states(
 def settle(cycle, used, keys, states, slots, work):
     """Put the visited pages into new groups: one slot for all moves that end in equal state.
 
-    `used`: numbers of moves, see `advance`; `keys[:, u]`: state after move `used[u]`, as int64 bits.
+    `used`: numbers of moves, see `advance`; `keys[:, u]`: here the state after move `used[u]`, as int64 bits.
     `states[:, slot]` becomes the state of each new group. There must be room for as many slots as moves.
     """
     sizes = work.sizes

@@ -30,11 +30,11 @@ def draw(salt, drawn):
 def follow(turns, follows, drawn, places, rings, choices, visits):
     """Run a cycle of policy `Follow`, Algorithm 1 of Tan et al. 2007; returns the number of visits.
 
-    ``turns``: pages in the order of their draws as samples; ``follows``: whether pages near each of these are
+    ``turns``: pages in the order in which they are sampled; ``follows``: whether pages near each of these are
     visited; ``drawn``: draws of all pages; ``places``: group of each page, pages by group, and start of each
     group; ``rings``: groups by ring, and start of each ring of each group, ``[groups * rings of a group +
-    1]``; ``choices``: visits, samples in flight, rings of a group; ``visits``: pages and kinds of the visits,
-    written.
+    1]``; ``choices``: numbers of visits to make, of samples in flight, and of rings of a group; ``visits``:
+    arrays to fill, pages and kinds of the visits.
     """
     group, pages, begin = places
     near, ring_begin = rings
@@ -96,9 +96,9 @@ def _order(key):
 
 @outer
 def _take(candidates, drawn, k, count, is_open, visited, kinds):
-    """Visit `candidates` in the order of their draws as neighbours, until there are `k` visits.
+    """Visit `candidates` in a random order, of numbers made from `drawn`, until there are `k` visits.
 
-    Returns their new number; ``count``: the number so far.
+    Returns the new number of visits; ``count``: the number so far. Writes to the last three arguments.
     """
     key = np.empty(len(candidates), np.uint64)
     for row in range(len(candidates)):
@@ -112,10 +112,10 @@ def _take(candidates, drawn, k, count, is_open, visited, kinds):
 
 
 @outer
-def earliest(each, drawn, places):
-    """Return the first pages of every group, at most `each` of one, in the order of their draws as samples.
+def first_pages(each, drawn, places):
+    """Return the pages to sample first in every group, at most `each` of one: those with the highest draws.
 
-    In three arrays: these pages; where each group begins in them, and at last their number; the groups.
+    Returns these pages; where each group begins in them, and at last their number; and the groups.
     """
     pages, begin = places
     groups = np.flatnonzero(begin[1:] > begin[:-1])
@@ -124,20 +124,20 @@ def earliest(each, drawn, places):
     first = np.empty(first_begin[-1], np.uint32)
     for row in range(len(groups)):
         group_pages = pages[begin[groups[row]] : begin[groups[row] + 1]]
-        _earliest(group_pages, drawn, first[first_begin[row] : first_begin[row + 1]])
+        _highest_draws(group_pages, drawn, first[first_begin[row] : first_begin[row + 1]])
     return first, first_begin, groups
 
 
 @outer
 def greedy(each, k, drawn, missed, places, visits):
-    """Run a cycle of policy `Greedy`: equal samples of all groups, then whole groups; number of visits.
+    """Run a cycle of policy `Greedy`, and return the number of visits.
 
-    ``each``: pages to sample of a group; ``missed``: missed changes of each page's copy; ``places``: pages by
-    group, and start of each group; ``visits``: pages and kinds, written.
+    It samples ``each`` pages of every group, then visits groups by their samples' change rate. ``missed``:
+    changes that each copy lacks; ``places``: pages by group, start of each group; ``visits``: see `follow`.
     """
     pages, begin = places
     visited, kinds = visits
-    samples, sample_begin, groups = earliest(each, drawn, places)
+    samples, sample_begin, groups = first_pages(each, drawn, places)
     most = sample_begin[1:] - sample_begin[:-1]
     order = np.argsort(mix(drawn[samples[sample_begin[:-1]]] + _GROUP))
     share = np.zeros(len(groups))
@@ -165,8 +165,8 @@ def greedy(each, k, drawn, missed, places, visits):
 
 
 @outer
-def _earliest(pages, drawn, first):
-    """Fill `first` with those of `pages` that have the highest draws, in order."""
+def _highest_draws(pages, drawn, first):
+    """Fill `first` with those of `pages` that have the highest draws, highest first."""
     if len(first) > 32:
         first[:] = pages[_order(~drawn[pages])][: len(first)]
         return
@@ -179,7 +179,7 @@ def _earliest(pages, drawn, first):
 
 @outer
 def _above(pages, drawn, least, first):
-    """Fill `first` as `_earliest` does, without draws below `least`; returns the number of pages found."""
+    """Fill `first` as `_highest_draws` does, without draws below `least`; return how many pages it has."""
     held = 0
     for page in pages:
         page_draw = drawn[page]

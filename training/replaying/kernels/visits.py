@@ -76,8 +76,8 @@ def rank(salt, facts, work):
 def gain(keys, width, gains, work):
     """Rank `keys` in ascending order, and sum `gains` of the ranks of odd keys (of changed pages).
 
-    Every key sets the bit of a field that its highest bits name: its rank is the number of bits set before.
-    Keys of a word in which two keys met on one bit are sorted.
+    A key's highest bits are the position of a bit that it sets in `Work.field`; its rank is the number of
+    bits set before. Keys of a word in which two keys met on one bit are sorted.
     """
     field = work.field
     below = work.heads
@@ -131,7 +131,7 @@ _TOP_BIT = np.uint64(1 << 63)
 
 @flat
 def visit(cycle, salt, facts, slots, work, counts):
-    """Find out which chosen pages have changed, into `Work.again` and `Work.moves`; fill `counts`."""
+    """Find out which chosen pages have changed: by page to `Work.again`, summed to `Work.moves`, `counts`."""
     k = facts.k
     runs = work.runs
     moves = work.moves
@@ -178,7 +178,10 @@ def visit(cycle, salt, facts, slots, work, counts):
 
 @inner
 def _judge(cycle, before, held, again):
-    """Fill `again` for pages by their words `held`; returns how many changed in (before, cycle]."""
+    """Write to `again` the cycles until a page's next change, 0 if it did not change in (before, cycle].
+
+    `held`: words of the pages, with a bit for each cycle. Returns how many pages changed.
+    """
     low = np.uint64(before)
     high = np.uint64(64 - cycle + before)
     seen = np.uint64(cycle - 1)
@@ -207,7 +210,7 @@ def _judge_long(cycle, before, pages, facts, again):
 
 @inner
 def _count_again(cycle, again, lanes, again_count):
-    """Add pages to `again_count`, by the cycle of their next change after a visit that found one."""
+    """Count pages in `again_count`, by the cycle of their next change after one found; `lanes`: scratch."""
     lanes[:] = 0
     for r in range(again.size):
         lanes[again[r] * np.uint64(LANES) + np.uint64(r & (LANES - 1))] += 1
@@ -238,8 +241,8 @@ def _weigh(cycle, facts, slots, work, counts):
 def _penalise(page, before, cycle, facts, work):
     """Add to `Work.penalty_change` the penalties of changes that a page's copy missed in (before, cycle).
 
-    Until a page's first visit after the warm-up, `PreparedHistory.untouched` has its penalties of all cycles:
-    that visit takes off those from `cycle` on.
+    The first visit after the warm-up also takes off the page's penalties from `cycle` on, because
+    `PreparedHistory.untouched` has those of all cycles.
     """
     change = work.penalty_change
     untouched = before == facts.warmup
