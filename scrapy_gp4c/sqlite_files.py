@@ -15,7 +15,7 @@ _DAMAGE: Final = (
 
 
 class SqliteKind(NamedTuple):
-    """Kind of SQLite file (search index, archive): how to open and create one, and its words in messages."""
+    """Kind of SQLite file (search index, archive): how to open and create one, and its name in messages."""
 
     noun: str
     """Name in messages, such as ``search index``."""
@@ -131,7 +131,7 @@ class SqliteKind(NamedTuple):
         return self.error(f"the {self.noun} {path} cannot be used: {error}. Check its owner and GP4C_STORE.")
 
     def unusable(self, path: Path, why: str) -> Gp4cError:
-        """Error for a file that is damaged, of another version or of another store."""
+        """Return the error for a file that is damaged, of another version or of another store."""
         return self.error(
             f"the {self.noun} {path} {why}. Delete it (with {path.name}-wal and {path.name}-shm): the crawl "
             "fills a new one as it visits pages, and nothing else is lost."

@@ -180,7 +180,7 @@ def _cluster(project: Project, options: Namespace) -> Clustering:
     """
     _check_installed("clusters need", ("sklearn", "scipy"), "pip install 'scrapy-gp4c[cluster]'")
     with project.open_store() as store:
-        store.check_no_open_cycle()
+        store.check_may_cluster()
     origin = {"made": time.time(), "features": options.features, "seed": options.seed}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "groups.npz")

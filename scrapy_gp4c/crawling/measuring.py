@@ -59,7 +59,7 @@ class Measuring:
                 )
             if cycle < last:  # without a log for a while, or deleted
                 self.index.forget_gone(self._gone())
-            store.gains.begin(self.index.log)
+            store.gains.set_log(self.index.log)
             store.before_commit(lambda: self.index.commit(store.open_cycle or 0))
         except BaseException:
             self.close()

@@ -35,7 +35,7 @@ from scrapy_gp4c.words.shingles import (
     SHINGLE_WORDS,
     UInt64s,
     Words,
-    hashes_of,
+    hashes_of_shingles,
     hashes_of_words,
     word_hashes,
     words_in,
@@ -184,7 +184,7 @@ _MAY_BE_RELATIVE[_hashes_of_relative(RELATIVE_WORDS | FRENCH_UNITS) * _SPREAD >>
 def _shingles(normal: str) -> tuple[str, UInt64s]:
     """Return a normal form with relative times in words masked, and the hashes of its shingles."""
     words = words_in(normal.encode("utf-8", "surrogatepass"))
-    hashes = hashes_of(words)
+    hashes = hashes_of_words(words)
     # The hashes say in a few microseconds whether the text has any word of these times, and where.
     candidates = _MAY_BE_RELATIVE.take((hashes * _SPREAD >> _TO_16_BITS).view(np.int64)).nonzero()[0]
     values = zip(candidates.tolist(), hashes.take(candidates).tolist(), strict=True)
@@ -192,8 +192,8 @@ def _shingles(normal: str) -> tuple[str, UInt64s]:
     is_french = bool(relative) and FRENCH_AGO in normal
     places = [place for place, value in relative if is_french or value in _RELATIVE]
     if places and (masked := _without_relative_times(words, places)) is not None:
-        return masked, hashes_of_words(word_hashes(masked.encode("utf-8", "surrogatepass")))
-    return normal, hashes_of_words(hashes)
+        return masked, hashes_of_shingles(word_hashes(masked.encode("utf-8", "surrogatepass")))
+    return normal, hashes_of_shingles(hashes)
 
 
 def _without_relative_times(words: Words, places: list[int]) -> str | None:

@@ -29,9 +29,9 @@ def flips(before: npt.NDArray[np.uint64], after: npt.NDArray[np.uint64]) -> npt.
 
 
 def observe(state: MutableMapping[str, Array], flipped: npt.NDArray[np.uint64]) -> None:
-    """Add a change to every row, in place; ``flipped``: XOR of its fingerprints, ``[P]``.
+    """Add a change to each row of known fingerprints, in place; ``flipped``: result of `flips`, ``[P]``.
 
-    ``state``: ``distance_sum`` and ``distance_n``, each ``[P]``. Rows with 0, unknown fingerprints, stay.
+    ``state``: ``distance_sum`` and ``distance_n``, each ``[P]``.
     """
     counted = (flipped != 0) & (state["distance_n"] < np.iinfo(np.uint16).max)
     bits = np.unpackbits(flipped.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1).sum(1)
@@ -40,7 +40,7 @@ def observe(state: MutableMapping[str, Array], flipped: npt.NDArray[np.uint64]) 
 
 
 def costs_ms(latency_ms: Array) -> npt.NDArray[np.int64]:
-    """Download times of visits, ``[P]``, with `UNMEASURED_MS` in place of 0 (not measured)."""
+    """Download times of visits, ``[P]``, with the assumed `UNMEASURED_MS` in place of 0 (not measured)."""
     return np.where(latency_ms > 0, latency_ms, UNMEASURED_MS).astype(np.int64)
 
 

@@ -5,9 +5,9 @@ along, unless ``GP4C_POLICY`` or ``--policy`` says otherwise.
 
 With λ = `rate`, the changes per cycle, and x = λ t, the rows beyond the papers' are indices: what a visit
 after t cycles is worth in the long run, for different ideas of what a missed change costs. A page whose copy
-costs c(s) per cycle, s cycles after the last visit, has the index t c(t) - ∫ c(s) ds over 0..t: visiting all
-pages at one height of it is optimal where visits cost the same (P. Whittle 1988, "Restless bandits", Journal
-of Applied Probability 25A).
+costs c(s) per cycle, s cycles after the last visit, has the index t c(t) - ∫ c(s) ds over 0..t. To visit each
+page when its index reaches one value, the same for all, is optimal where visits cost the same (P. Whittle
+1988, "Restless bandits", Journal of Applied Probability 25A).
 """
 
 from typing import Final, NamedTuple

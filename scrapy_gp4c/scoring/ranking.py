@@ -59,7 +59,7 @@ def draws(keys: npt.NDArray[np.uint64], seed: int, cycle: int) -> npt.NDArray[np
 
 
 class Purpose(IntEnum):
-    """Decisions by a page's draw in a cycle, other than ties of its rank; see `drawn_for`."""
+    """Random decisions about a page in a cycle, besides ties of its rank, each by a `drawn_for` draw."""
 
     FOLLOW = 1
     """Whether pages near a sample are visited."""
@@ -70,7 +70,7 @@ class Purpose(IntEnum):
 
 
 def drawn_for(drawn: npt.NDArray[np.uint64], purpose: Purpose) -> npt.NDArray[np.uint64]:
-    """Derive from draws others for one purpose, independent of those for rank and other purposes."""
+    """Return draws for a purpose, derived from `drawn`, but independent of it and of other purposes."""
     with np.errstate(over="ignore"):
         return mix(drawn + np.uint64(purpose * GOLDEN % 2**64))
 
@@ -194,7 +194,6 @@ class Best:
     """
 
     def __init__(self, k: int, slack_rows: int = SLACK_ROWS) -> None:
-        """``k``: number of pages to keep; ``slack_rows``: see `SLACK_ROWS`."""
         self._k = k
         self._slack_rows = slack_rows
         self._parts: list[Ranked] = []
@@ -230,7 +229,7 @@ class Best:
         self._parts, self._rows = [ranked], len(ranked.pages)
 
     def result(self, k: int) -> Ranked:
-        """Return the `k` best of all pages added, best first."""
+        """Return the `k` best of all pages added, best first; `k` is at most that of the constructor."""
         if not self._parts:
             return Ranked(np.empty(0, np.uint32), np.empty(0), np.empty(0, np.uint64))
         ranked = self._joined()

@@ -77,7 +77,7 @@ GAIN: Final = np.dtype(
 def observe_gains(
     columns: MutableMapping[str, npt.NDArray[Any]], rows: npt.NDArray[np.intp], gains: npt.NDArray[Any]
 ) -> None:
-    """Add the measured visits of a cycle to `COLUMNS`, in place.
+    """Add the measured visits of a cycle, as the store has them, to `COLUMNS`, in place; see `observe`.
 
     ``columns``: writable, each ``[P]``; ``rows``: row of each gain's page, ``[G]``, none twice; ``gains``:
     dtype `GAIN` ``[G]``.

@@ -87,7 +87,7 @@ a size, and what claims of sites add."""
 
 
 def observe(state: MutableMapping[str, Array], changed: Array, cycle: int) -> None:
-    """Add one judged visit at `cycle` to every row, in place.
+    """Add one judged visit at `cycle` to every row, in place; the rows are of the visited pages only.
 
     ``state``: the columns of `STATE` (or those of them that the caller needs), each ``[P]``; ``changed``:
     whether the visit found a change, bool ``[P]``. Formulas: docs/code/terminals.md, "Page state and
@@ -135,8 +135,7 @@ def _elapsed(s: Mapping[str, Array], cycle: int) -> Array:
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
-    """Quotient, 0 where the denominator is 0 (no visit, no cycle yet)."""
-    out = np.zeros(len(numerator))
+    out = np.zeros(len(numerator))  # no visit or no cycle yet
     return np.asarray(np.divide(numerator, denominator, out=out, where=denominator > 0))
 
 
@@ -179,7 +178,7 @@ Formula = Callable[[Mapping[str, Array], int], Array]
 
 
 def _probability(rate: Formula) -> Formula:
-    """Turn a formula of a Poisson rate into one of the probability of a change in t cycles (thesis 4.1)."""
+    """Turn a formula of a Poisson rate into one of the probability of a change since the last visit."""
     return lambda s, cycle: rates.probability(rate(s, cycle), _t(s, cycle))
 
 
@@ -200,7 +199,7 @@ def _column(name: str) -> Formula:
 
 
 class Terminal(NamedTuple):
-    """A terminal with one of the clocks."""
+    """A terminal by one of the clocks: its formula, the columns that this reads, and its meaning."""
 
     columns: tuple[str, ...]
     """Columns that the formula reads: pages equal in these have the same value."""

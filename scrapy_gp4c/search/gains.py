@@ -1,11 +1,11 @@
 """Gain of search quality by a refreshed copy, delta-Q_A, estimated from a page's old and new text alone.
 
-Pandey & Olston 2005, section 5. Q' are queries of one term, one for each term of the query log. The rank
+Pandey & Olston 2005, section 5. The queries of the log are replaced by Q', queries of one term each. The rank
 function F of a term maps a page's score to its rank among the pages that have the term. It is approximated by
-straight pieces on log-log scale, of equal length in log rank; three pieces take 20 bytes a term. For each
-such term in either text, the page moves from rank r1 to rank r2. The estimate is what users gain by this page
-and by the pages that it passes. I(r) is how often users look at rank r (`inspection`). Lengths of arrays: T
-terms of the log, E occurrences of such terms in texts.
+straight pieces on log-log scale, of equal length in log rank; three pieces take 20 bytes a term. By each term
+of the log in the old or new text, the page moves from rank r1 to rank r2. What users gain by this page and by
+the pages that it passes, summed over terms, is the estimate. I(r) is how often users look at rank r
+(`inspection`). Lengths of arrays: T terms of the log, E occurrences of such terms in texts.
 """
 
 from typing import Any, Final, NamedTuple
@@ -67,7 +67,7 @@ def fit(term: Ints, score: Floats, terms: int, pieces: int = PIECES) -> Curves:
     return Curves(results, at_knots)
 
 
-class Results:
+class RankFunctions:
     """Evaluates the rank functions F of terms and their inverses, for E occurrences of terms at once."""
 
     def __init__(self, curves: Curves, term: Ints) -> None:
@@ -91,9 +91,10 @@ class Results:
         return self._interpolated(self._knots, self._scores, np.log(np.maximum(rank, 1.0)), 1.0, beyond)
 
     def _interpolated(self, x: Floats, y: Floats, at: Floats, sign: float, beyond: Floats) -> Floats:
-        """exp(y) at x = `at`, piecewise linear between knots (``x``, ``y``), all of them logarithms.
+        """exp(y) where x is `at`, on the straight pieces between the knots (`x`, `y`): ``[E]``.
 
-        ``sign``: -1 where x falls from knot to knot; ``beyond``: values after the last knot.
+        ``x``, ``y``, ``at``: logarithms of ranks and scores; ``sign``: 1 if x rises from knot to knot, -1 if
+        it falls; ``beyond``: results for `at` behind the last knot, ``[E]``.
         """
         for piece in range(x.shape[1] - 2, -1, -1):
             width = x[:, piece + 1] - x[:, piece]
@@ -104,13 +105,13 @@ class Results:
         return beyond
 
     def shifted(self, first: Ints, last: Ints, by: int) -> Floats:
-        """Loss or gain of users if the pages at ranks first..last move by one rank: ``[E]``, 0 for no ranks.
+        """Usefulness that search loses (by = 1) or gains (by = 0) if pages at ranks first..last move by one.
 
-        The sum of (I(r - 1 + by) - I(r + by)) F^-1(r) over these ranks. With by = 1 pages sink from r to
-        r + 1, and it is what users lose; with by = 0 those at r rise to r - 1, and it is what users gain. By
-        parts (section 5.1.2) it is I(a - 1 + by) F^-1(a) - sum of I(r + by) d(r) over r = a..b - 1 -
-        I(b + by) F^-1(b) with a = first, b = last, where d(r), the fall of F^-1 from r to r + 1, is taken as
-        its mean over the part of each piece that lies in a..b.
+        ``[E]``, 0 where first > last. It is the sum of (I(r - 1 + by) - I(r + by)) F^-1(r) over these ranks:
+        with by = 1 pages sink from r to r + 1, with by = 0 those at r rise to r - 1. By parts (section
+        5.1.2), with a = first and b = last, it is I(a - 1 + by) F^-1(a) - I(b + by) F^-1(b), less the sum of
+        I(r + by) d(r) over r = a..b - 1. Here d(r), the fall of F^-1 from r to r + 1, is taken as its mean
+        over the part of each piece that lies in a..b.
         """
         has_ranks = (first <= last) & (self.n > 0)
         first, last = np.where(has_ranks, first, 2), np.where(has_ranks, last, 2)
@@ -163,31 +164,31 @@ def refit(
 
 
 def _ideal(curves: Curves, frequency: Floats) -> float:
-    """Compute `Refit.ideal`, some hundred thousand ranks at a time."""
     total = 0.0
     ends = np.cumsum(curves.results, dtype=np.int64)
     for terms in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(ends // BLOCK)) + 1):
         n = curves.results[terms]
         term = np.repeat(terms, n)
         rank = np.arange(1.0, len(term) + 1) - np.repeat(np.cumsum(n) - n, n)
-        total += float((frequency[term] * inspection(rank)) @ Results(curves, term).score_at(rank))
+        total += float((frequency[term] * inspection(rank)) @ RankFunctions(curves, term).score_at(rank))
     return total
 
 
 def term_impacts(curves: Curves, term: Ints, before: Floats, after: Floats) -> Floats:
-    """Gain of users by each term of a changed text, not yet times the term's frequency: ``[E]``, at least 0.
+    """Usefulness gained by each term of a changed text, not yet times the term's frequency: ``[E]``.
 
-    ``before``, ``after``: scores of the page's old and new text, ``[E]``; 0: the text lacks the term.
+    It is at least 0, because to rank by the new text can only help. ``before``, ``after``: scores of the
+    page's old and new text, ``[E]``; 0: the text lacks the term.
 
     The old rank r1 is rounded to the nearest; the new rank r2 is rounded towards r1, and not beyond it, so
     that only pages that were surely passed count.
     """
-    results = Results(curves, term)
-    n = results.n
+    functions = RankFunctions(curves, term)
+    n = functions.n
     in_old, in_new = before > 0.0, after > 0.0
-    r1 = np.rint(results.rank_of(before)).astype(np.int64)
-    exact = results.rank_of(after)
-    below = after < results.score_at(n.astype(np.float64))
+    r1 = np.rint(functions.rank_of(before)).astype(np.int64)
+    exact = functions.rank_of(after)
+    below = after < functions.score_at(n.astype(np.float64))
     entering = np.where(below | (n == 0), n + 1, np.ceil(exact * (1 - 1e-12))).astype(np.int64)
     up = np.minimum(np.ceil(exact * (1 - 1e-12)).astype(np.int64), r1)
     down = np.maximum(np.floor(exact * (1 + 1e-12)).astype(np.int64), r1)
@@ -195,8 +196,8 @@ def term_impacts(curves: Curves, term: Ints, before: Floats, after: Floats) -> F
     rising = in_new & (~in_old | (after > before))
     sinking = in_old & (~in_new | (after < before))
     impacts = (np.where(in_new, inspection(r2), 0.0) - np.where(in_old, inspection(r1), 0.0)) * after
-    lost = results.shifted(np.where(rising, r2, 2), np.where(rising, np.where(in_old, r1 - 1, n), 1), 1)
-    won = results.shifted(np.where(sinking, r1 + 1, 2), np.where(sinking, np.where(in_new, r2, n), 1), 0)
+    lost = functions.shifted(np.where(rising, r2, 2), np.where(rising, np.where(in_old, r1 - 1, n), 1), 1)
+    won = functions.shifted(np.where(sinking, r1 + 1, 2), np.where(sinking, np.where(in_new, r2, n), 1), 0)
     total = np.where(rising, impacts - lost, np.where(sinking, impacts + won, 0.0))
     return np.maximum(total, 0.0)  # but for rounding, none is below
 
@@ -215,7 +216,8 @@ class Refreshes(NamedTuple):
 def impacts(known: Refit, refreshes: Refreshes, count: int) -> Floats:
     """Estimate the gain delta-Q_A of each of `count` refreshed copies, in ppm of `Refit.ideal`: ``[count]``.
 
-    Sums over all log terms in either text, as the text's length changes the scores of all its terms.
+    ``known``: statistics as of the last refit. All log terms in either text count, because a text's length
+    changes the scores of all its terms.
     """
     single = SCORINGS[known.scoring].single
     term = refreshes.before.term

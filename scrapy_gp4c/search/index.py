@@ -1,8 +1,8 @@
-"""The search index of a crawl: the texts of all pages in SQLite, and the gains in search quality of changes.
+"""The search index of a crawl: the texts of all pages, in SQLite's FTS5, and the gains of search quality.
 
 The texts of visits are first written to a table of staged texts. At the end of a cycle one transaction moves
-them into the index and estimates the gain of each over the text it replaces (`scrapy_gp4c.search.gains`); the
-statistics for that are recomputed every few cycles. A kill at any point loses nothing. FTS5 indexes them.
+them into the index and estimates the gain of each over the text it replaces (`scrapy_gp4c.search.gains`). The
+statistics for that are recomputed every few cycles. A kill at any point loses nothing.
 """
 
 import hashlib
@@ -178,11 +178,11 @@ _STAGE: Final = (
 
 
 class Arrival(NamedTuple):
-    """The text that a visit fetched, for the index."""
+    """Text that a visit fetched, to be staged for the index."""
 
     page: int
     key: int
-    """Page key, uint64, which the index compares besides the page's id."""
+    """Page key, uint64, by which the index notices that the id belongs to another page by now."""
     fingerprint: int
     """Fingerprint of the text, uint64."""
     known: int | None
@@ -240,7 +240,7 @@ class SearchIndex:
             cycle = stored.get("cycle", 0)
             self._put(store_id=store_id, log=self.log, cycle=cycle)
             self._refit = None
-            self._learn(cycle)
+            self._recompute_refit(cycle)
 
     def close(self) -> None:
         """Close the file; texts that were staged but not committed are lost."""
@@ -254,7 +254,7 @@ class SearchIndex:
         return int(self._about().get("cycle", 0))
 
     def holds(self, page: int, key: int, fingerprint: int) -> bool:
-        """Whether the index has the page's text with this fingerprint."""
+        """Whether the index has the page's text with this fingerprint; ``key``: see `Arrival`."""
         with FILE.translated(self.path):
             row = self._connection.execute(
                 "SELECT key, fingerprint FROM pages WHERE page = ?", (page,)
@@ -301,13 +301,13 @@ class SearchIndex:
                 self._drop(pages, cycle)
             last = self._about().get("refit_cycle")
             if last is None or cycle - last >= refit_cycles:
-                self._learn(cycle)
+                self._recompute_refit(cycle)
             self._put(cycle=cycle)
             rows = self._connection.execute("SELECT page, ppm FROM gains ORDER BY page").fetchall()
         return VisitGains(np.array([one[0] for one in rows], np.int64), np.array([one[1] for one in rows]))
 
     def forget_gone(self, gone: Iterable[int]) -> None:
-        """Remove the texts of pages that are gone, without estimating the loss."""
+        """Remove texts of gone pages without estimating the loss, as when `apply` missed them."""
         with FILE.transaction(self._connection, self.path):
             self._leave([page for page, _ in self._held(gone)])
 
@@ -324,7 +324,6 @@ class SearchIndex:
         )
 
     def _held(self, pages: Iterable[int]) -> list[tuple[int, Counts]]:
-        """Return (page, counts) of those `pages` that have a text in the index."""
         held = [
             (page, row)
             for page in pages
@@ -333,9 +332,10 @@ class SearchIndex:
         return [(page, unpacked(*row)) for page, row in held if row[1] is not None]
 
     def _before(self, page: int, key: int, known: int | None) -> Counts | None:
-        """Return the counts of the text that a new one replaces; `NOTHING`: the page had none.
+        """Return the counts of the indexed text that a new one replaces, or `NOTHING` if there was no copy.
 
-        None: the indexed text is not that of the page's last copy, so no gain can be estimated.
+        ``known``: fingerprint of the page's last copy, None: there was none. Returns None if the indexed text
+        is not that copy's, so that no gain can be estimated.
         """
         row = self._connection.execute(
             "SELECT fingerprint, length, counts FROM pages WHERE page = ? AND key = ?", (page, key)
@@ -365,7 +365,10 @@ class SearchIndex:
     def _measure(
         self, pages: Sequence[int], old: Sequence[Counts | None], new: Sequence[Counts], cycle: int
     ) -> None:
-        """Estimate the gains of texts, where `old` is not None, and add them to those of the cycle."""
+        """Estimate the gains of new texts over old ones, and add them to those of the cycle.
+
+        Texts whose entry in `old` is None are left out.
+        """
         known = [(page, before, after) for page, before, after in zip(pages, old, new, strict=True) if before]
         if self._refit is None or not known:
             return
@@ -389,7 +392,7 @@ class SearchIndex:
                 rows = [(counts.packed(), row) for counts, row in counted]
                 self._connection.executemany(f"UPDATE {table} SET counts = ? WHERE page = ?", rows)
 
-    def _learn(self, cycle: int) -> None:
+    def _recompute_refit(self, cycle: int) -> None:
         """Recompute and store the statistics (`Refit`) from the indexed texts, if there are any."""
         held = self._connection.execute(
             "SELECT counts, length FROM pages WHERE length IS NOT NULL ORDER BY page"

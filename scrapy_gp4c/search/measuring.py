@@ -7,7 +7,7 @@ score for the query of that term alone, u(q, t) the term's share in the query.
   idf = 1 + ln(N / (df + 1)).
 * ``bm25``, as Lucene: sum_t idf tf (k1 + 1) / (tf + k1 (1 - b + b length / mean length)), with k1 = 1.2,
   b = 0.75 and idf = ln(1 + (N - df + 0.5) / (df + 0.5)).
-* ``inlinks``: a number of the page, whatever its text.
+* ``inlinks``: mean over terms of the page's importance, that is this number if all terms occur.
 
 Quality is computed by its definition from tables of scores, plain and exact; `training.replaying.search`
 computes the same for thousands of queries and weeks.
@@ -28,7 +28,7 @@ B: Final = 0.75
 
 
 class Statistics(NamedTuple):
-    """Statistics of a collection of texts that scores need."""
+    """Number of texts in a collection, their mean length, and how many have each term, for scores."""
 
     pages: int
     """N, number of pages."""
@@ -150,16 +150,16 @@ def ranks(copies: Floats) -> Floats:
 
 
 def usefulness(copies: Floats, live: Floats, frequency: Floats) -> float:
-    """Expected usefulness of search over copies to users: sum_q f_q sum_p I(rank of copy p) S(live p, q).
+    """Expected usefulness to users of a search that ranks the copies of pages (equation 3).
 
-    Equation 3. ``copies``, ``live``: scores of the copies and of the live pages, ``[Q, P]``, 0 where a page
-    does not exist; ``frequency``: of the queries, ``[Q]``.
+    sum_q f_q sum_p I(rank of copy p) S(live p, q). ``copies``, ``live``: scores of the copies and of the live
+    pages, ``[Q, P]``, 0 where a page does not exist; ``frequency``: f, of the queries, ``[Q]``.
     """
     return float(frequency @ (inspection(ranks(copies)) * live).sum(axis=1))
 
 
 def quality(copies: Floats, live: Floats, frequency: Floats) -> float:
-    """Search quality of the copies in [0, 1]: their usefulness by that of up-to-date ones (eqs. 4, 5).
+    """Search quality of the copies in [0, 1]: their usefulness divided by that of the live pages (eqs. 4, 5).
 
     Arguments as for `usefulness`; 1 where no page matches any query.
     """

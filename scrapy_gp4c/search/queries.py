@@ -53,7 +53,7 @@ class Workload:
         return dict(zip(self.terms, (self.term_frequency / self.term_frequency.sum()).tolist(), strict=True))
 
     def asked_share(self, text: str) -> float:
-        """Share of the words in users' queries that a text has, such as that of a link: 0 to 1."""
+        """Share of the words of users' queries, by their frequency, that occur in `text`: 0 to 1."""
         words = set(tokens(text[:MAX_LINK_TEXT]))
         return sum(self._share_of_word.get(word, 0.0) for word in words)
 
@@ -71,7 +71,7 @@ class Workload:
 
 
 def workload(counts: Mapping[tuple[str, ...], float], dropped: int = 0) -> Workload:
-    """Make a workload of `counts`: terms of a query -> times asked, > 0; `dropped`: lines without a term."""
+    """Make a workload; ``counts``: terms of a query -> times asked, > 0; ``dropped``: as in `Workload`."""
     merged: defaultdict[tuple[str, ...], float] = defaultdict(float)
     order = {term: None for query in counts for term in query}
     number_of = {term: number for number, term in enumerate(order)}

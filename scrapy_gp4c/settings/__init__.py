@@ -126,9 +126,10 @@ class Settings:
         return loaded
 
     def _check_measured(self) -> None:
-        """Raise SettingsError where a score function or policy reads columns that pages do not have here.
+        """Raise SettingsError where a score function or policy reads columns that its pages lack.
 
-        They are those of pages before a first visit, and of gains for searches without `GP4C_QUERY_LOG`.
+        Only pages before their first visit have `first_visits.TERMINALS`, which suit GP4C_NEW_PAGE_FUNCTION.
+        Only with GP4C_QUERY_LOG do pages have gains of search quality.
         """
         read = {
             "GP4C_SCORE_FUNCTION": self.score_function.columns,
@@ -159,9 +160,10 @@ class Settings:
                 )
 
     def store_path(self, spider_name: str, arguments: Mapping[str, object] | None = None) -> Path:
-        """Return the directory of the store of a spider with these arguments, those of `shared_args` ignored.
+        """Return the directory of the store of a spider with these arguments.
 
-        Raises StoreError where the project's default directory, ``.scrapy``, cannot be made.
+        Arguments named in the setting `shared_args` make no difference. Raises StoreError where the
+        project's default directory, ``.scrapy``, cannot be made.
         """
         if self.store is not None:
             return self.filled_path(self.store, spider_name, arguments)
@@ -185,7 +187,7 @@ class Settings:
         return Path(template.replace("{spider}", name).replace("{args}", text))
 
     def store_paths(self) -> list[Path]:
-        """Return the existing paths that may be stores of the project's spiders, with any arguments."""
+        """Return the existing paths that the setting `store` may mean, for any spider and arguments."""
         if self.store is None:
             return sorted(self.store_path("any").parent.glob("*"))
         pattern = glob.escape(self.store).replace("{spider}", "*").replace("{args}", "*")
@@ -194,7 +196,7 @@ class Settings:
     def in_every_cycle(self, columns: Mapping[str, Array]) -> Bools:
         """Return which pages every cycle visits, ``[P]``: all with a budget of 1.0, else the control group.
 
-        ``columns``: ``n``, and ``key`` where there is a control group.
+        ``columns``: of the pages, ``n`` and, for the control group, ``key``.
         """
         if type(self.budget) is float and self.budget == 1.0:
             return np.ones(len(columns["n"]), np.bool_)
@@ -204,7 +206,7 @@ class Settings:
 
     @property
     def asks_for_clusters(self) -> bool:
-        """Whether policy or score functions use clusters or links, for which pages are described."""
+        """Whether policy or score functions use clusters or links, so that visits store page descriptions."""
         read = (*self.score_function.columns, *self.discovery_function.columns)
         return not {"cluster", "links"}.isdisjoint(self.policy.near) or not CLUSTER_COLUMNS.isdisjoint(read)
 

@@ -96,7 +96,7 @@ def optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def one_of(default: str, other: str) -> Setting:
-    """Return a setting that is one of two names."""
+    """Return the row of a setting whose value is the name `default` or the name `other`."""
     return Setting(default, f"{default!r} or {other!r}", {default: default, other: other}.__getitem__)
 
 
@@ -109,7 +109,7 @@ def names(value: Any) -> tuple[str, ...]:
 
 
 def loaded_callable(value: Any) -> Callable[..., Any] | None:
-    """Read a callable, given as such or by a dotted path, or None; raises TypeError and `LOADING`."""
+    """Read a callable, given as such or by a dotted path, or None; raises TypeError or one of `LOADING`."""
     if value is None or value == "":
         return None
     loaded: Callable[..., Any] = load_object(value)
@@ -148,7 +148,10 @@ def rules(value: Any) -> tuple[PageRule, ...]:
 
 
 def _xpaths(rule: PageRule, queries: tuple[str, ...]) -> tuple[str, ...]:
-    """Return CSS selectors and XPaths of a rule as XPaths. Raises SettingsError for others."""
+    """Convert the selectors of a rule to XPaths: those that begin with neither / nor ( are CSS selectors.
+
+    A prefix ``xpath:`` marks any other XPath. Raises SettingsError for a selector that is neither.
+    """
     xpaths = []
     for query in queries:
         is_xpath = query.lstrip().startswith(("/", "./", "(", "xpath:"))
@@ -185,7 +188,10 @@ def fetchers(value: Any) -> int | str:
 
 
 def check_private(address: int | str | None, *, is_insecure: bool) -> None:
-    """Raise SettingsError for Dask's scheduler on another machine without TLS: its clients can run code."""
+    """Raise SettingsError for an `address` of Dask's scheduler on another machine without TLS.
+
+    Its clients can run code. ``is_insecure``: the user allows it.
+    """
     is_loopback = str(address).startswith(("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:"))
     if str(address).startswith("tcp://") and not (is_loopback or is_insecure):
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""Atomic replacement of files, complete or not at all even after a crash, and OSErrors as StoreErrors."""
+"""Atomic replacement of files (complete or not at all, even after a crash); OSErrors become StoreErrors."""
 
 import os
 import stat
@@ -68,7 +68,7 @@ def explained(what: str, remedy: str) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's content, or a directory's names, are on the disk."""
+    """Force a file's content, or a directory's names, to the disk (fsync)."""
     if os.name == "nt" and path.is_dir():  # which nobody can open there
         return
     descriptor = os.open(path, os.O_RDONLY)

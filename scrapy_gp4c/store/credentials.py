@@ -1,6 +1,6 @@
 """Removal of secrets from requests and URLs, by the names of parameters, headers and arguments.
 
-A store keeps the name of a secret, never its value: `lacks` of a stored request lists them, such as
+A store keeps the name of a secret, never its value. The field ``lacks`` of a stored request lists such names:
 ``query api_key``, ``header authorization``, ``cookie session``, ``meta token``. A visit takes the values from
 the request that the spider makes.
 """
@@ -138,7 +138,7 @@ class Credentials:
         return bare
 
     def _arguments(self, value: Any, argument: str, lacks: list[str]) -> Any:
-        """Return ``meta`` or ``cb_kwargs`` without secrets at any depth; add their names to `lacks`."""
+        """Return `value` without secrets at any depth; add their names to `lacks`, as ``meta token``."""
         if isinstance(value, str):
             bare = self.url(value) if "://" in value else value
             if bare != value:

@@ -48,7 +48,7 @@ def lines(
 
     Of pages whose URLs differ only in secrets, the first is written; a comment at the end counts the others.
     ``credentials``: names of secrets; None: those in the store's records; ``matrix_bytes``: memory for the
-    matrix of change bits: the visits are read once for each such part of the pages.
+    change bits of as many pages as are written in one pass over all visits.
     """
     last, all_records = store.last_cycle, store.cycles()
     without = _WithoutSecrets(credentials or Credentials.of_store(all_records))
@@ -97,7 +97,7 @@ class _WithoutSecrets:
         return 0 if is_left_out else found_by - before
 
     def __call__(self, page: int, stored: StoredRequest) -> StoredRequest | None:
-        """Return the request of `page` without secrets; None where an earlier page has the same URL then."""
+        """Return the request of `page` without secrets; None if its URL is then that of an earlier page."""
         bare = self._credentials.stripped(stored)
         if bare["url"] != stored["url"]:
             if bare["url"] in self._seen:

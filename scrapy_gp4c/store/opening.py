@@ -1,4 +1,4 @@
-"""Functions that open, check, back up, repair and rewrite a store; other rooms import them from here."""
+"""Functions that open, check, back up, repair and rewrite a store; other packages import them from here."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Typed records of a store: cycles, requests, visits, and the shadows (`SHADOW`) of the control group.
 
-Records that the store keeps as JSON are typed dictionaries. Absent keys stay absent, and keys of other
-versions and the order of keys stay, so that a record is written back byte by byte as it was read.
+Records that the store keeps as JSON are typed dictionaries. They are written back byte by byte as they were
+read: absent keys stay absent, unknown keys (of other versions) and the order of keys stay.
 """
 
 import math
@@ -40,7 +40,7 @@ class PromiseCounts(TypedDict):
 
 
 class PlanCounts(TypedDict, total=False):
-    """Numbers of pages that the planning of a cycle counted; `hub` to `promised` by kind of visit."""
+    """Counts of pages when a cycle was planned; `hub` to `promised` count the plan by kind of visit."""
 
     known: int
     due: int
@@ -98,7 +98,7 @@ class ShareEstimate(TypedDict):
 
 
 class PanelEstimates(TypedDict):
-    """Estimates of a cycle by the control group."""
+    """Estimates of all pages' changes and freshness by the control group, after a cycle."""
 
     judged: int
     """Pages of the control group whose visit showed whether they had changed."""
@@ -275,7 +275,7 @@ class StoredRequest(TypedDict, total=False):
 
 
 class LastAnswer(NamedTuple):
-    """How the last visit of a page failed, or from which other URL it was answered; else all None."""
+    """How the last visit of a page failed, or to which URL it was redirected; all None after other visits."""
 
     status: int | None = None
     """HTTP status of a failed visit; None: no answer came."""

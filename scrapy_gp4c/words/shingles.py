@@ -1,7 +1,7 @@
 """Hashes of a text's words and of its shingles of three words, 64 bits each.
 
-NumPy works on all bytes of a text at once: a call of a hash function per shingle would cost three times the
-parsing of the page. Hashes depend neither on the machine nor on the position in the text.
+NumPy works on all bytes of a text at once, because calling a hash function for each shingle would take three
+times as long as parsing the page. Hashes depend neither on the machine nor on the position in the text.
 """
 
 from typing import Final, NamedTuple
@@ -23,12 +23,15 @@ _MAX_VECTOR_BYTES: Final = 64  # of a longer word the rest is hashed on its own:
 
 
 def shingle_hashes(normal: str) -> UInt64s:
-    """Return a hash per shingle of a normalised text, uint64 ``[words + 2]`` (``[0]`` without words)."""
-    return hashes_of_words(word_hashes(normal.encode("utf-8", "surrogatepass")))
+    """Return a hash per shingle of a normalised text, uint64 ``[words + 2]``; empty if it has no words.
+
+    Two shingles of fewer than three words stand at either end.
+    """
+    return hashes_of_shingles(word_hashes(normal.encode("utf-8", "surrogatepass")))
 
 
-def hashes_of_words(words: UInt64s) -> UInt64s:
-    """Return the hashes of shingles, ``[words + 2]``, by `word_hashes` of the text's words."""
+def hashes_of_shingles(words: UInt64s) -> UInt64s:
+    """Return `shingle_hashes` of a text; ``words``: its `word_hashes`."""
     if words.size == 0:
         return words
     # A sum of words times odd constants, modulo 2^64: another word at one place is always another sum.
@@ -73,11 +76,11 @@ def _eights(data: npt.NDArray[np.uint8]) -> UInt64s:
 
 def word_hashes(text: bytes) -> UInt64s:
     """Return a number per word, uint64 ``[words]``: its bytes, or their hash if there are more than 8."""
-    return hashes_of(words_in(text))
+    return hashes_of_words(words_in(text))
 
 
-def hashes_of(words_of_text: Words) -> UInt64s:
-    """Return `word_hashes` of the words of a text."""
+def hashes_of_words(words_of_text: Words) -> UInt64s:
+    """Return `word_hashes` of a text whose words were found already, by `words_in`."""
     data, starts, sizes, words = words_of_text
     longer = (sizes > 8).nonzero()[0]
     for done in range(8, _MAX_VECTOR_BYTES, 8):

@@ -14,7 +14,7 @@ _ASCII_BYTES: Final = _ASCII.encode() + b" " * 128
 
 
 def tokens_of(normal: str) -> list[str]:
-    """Return the tokens of a normalised text."""
+    """Return the tokens of a normalised text: runs of letters and digits."""
     if normal.isascii():  # most texts: less than half of the pattern's time
         return normal.translate(_ASCII).split()
     return _TOKEN.findall(normal)

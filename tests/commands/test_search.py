@@ -30,7 +30,7 @@ def project(project_directory: Path, store_path: Path, monkeypatch: pytest.Monke
     made.settings = dataclasses.replace(made.settings, query_log="queries.tsv")
     with Store(store_path) as store:
         store.add_pages(made.page({"url": f"http://h/{n // 3}/{n}"}) for n in range(len(TEXTS)))
-        store.gains.begin("a log")
+        store.gains.set_log("a log")
         for cycle in (1, 2):
             store.begin_cycle({})
             for page in range(len(TEXTS)):

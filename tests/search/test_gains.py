@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.search.gains import (
     Curves,
+    RankFunctions,
     Refreshes,
-    Results,
     fit,
     impacts,
     refit,
@@ -27,9 +27,9 @@ def curve(scores: list[float], pieces: int = 3) -> Curves:
     return fit(np.zeros(len(scores), np.int64), np.array(scores, np.float64), 1, pieces)
 
 
-def results(scores: list[float], asked: int = 1) -> Results:
+def results(scores: list[float], asked: int = 1) -> RankFunctions:
     """F of the same term, asked so often."""
-    return Results(curve(scores), np.zeros(asked, np.int64))
+    return RankFunctions(curve(scores), np.zeros(asked, np.int64))
 
 
 @given(SOME, st.integers(1, 6))
@@ -114,7 +114,7 @@ def test_shifts_are_sums_over_ranks(scores: list[float], first: int, last: int, 
 
 def test_no_results_have_no_scores() -> None:
     """Whoever comes first would be at rank 1; nothing moves."""
-    for asked in (results([]), Results(fit(np.array([1]), np.array([2.0]), 2), np.array([0]))):
+    for asked in (results([]), RankFunctions(fit(np.array([1]), np.array([2.0]), 2), np.array([0]))):
         assert asked.n.tolist() == [0]
         assert asked.rank_of(np.array([3.0])).tolist() == [1.0]
         assert asked.score_at(np.array([1.0])).tolist() == [0.0]
@@ -194,7 +194,7 @@ def test_impacts_are_the_sums_over_ranks(scores: list[float], pieces: int, s1: f
     """By parts and without a loop, for no result, few, ties, and across pieces; never negative."""
     curves = curve(scores, pieces)
     plain = Plain(len(scores), curves.score[0].astype(float).tolist())
-    results = Results(curves, np.zeros(1, np.int64))
+    results = RankFunctions(curves, np.zeros(1, np.int64))
     if s1:
         assert results.rank_of(np.array([s1]))[0] == pytest.approx(plain.rank(s1), rel=1e-9)
     result = term_impacts(curves, np.zeros(1, np.int64), np.array([s1]), np.array([s2]))[0]

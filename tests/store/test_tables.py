@@ -445,7 +445,7 @@ def measured_crawl(store: Store, cycles: int = CYCLES) -> None:
     """Run, or go on with, some cycles."""
     if not store.pages:
         store.add_pages((n + 1, {"url": f"http://h/{n}"}) for n in range(MEASURED))
-    store.gains.begin("a log")
+    store.gains.set_log("a log")
     while store.last_cycle < cycles:
         cycle = store.open_cycle or store.begin_cycle({"started": 1.0})
         last_cycle = {
@@ -535,15 +535,15 @@ def test_another_log_begins_anew_and_forgets_no_visit(measured: Path) -> None:
     """The columns start at 0; what was measured before stays where it was, and counts no more."""
     before = content_of(measured)
     with Store(measured, sizes=SMALL) as store:
-        assert not store.gains.begin("a log")
-        assert store.gains.begin("another log")
+        assert not store.gains.set_log("a log")
+        assert store.gains.set_log("another log")
         assert store.gains.since == CYCLES + 1
         assert all(not block[name].any() for _, block in store.blocks() for name in refresh_value.COLUMNS)
         assert {str(cycle): one.tobytes() for cycle, one in store.gains.of_cycles()}.items() <= before.items()
         assert store.verify() == []
         assert '"dq"' not in "".join(export.lines(store))
     with Store(measured, readonly=True) as store, pytest.raises(StoreError, match="for reading only"):
-        store.gains.begin("a third")
+        store.gains.set_log("a third")
 
 
 def numbered(measured: Path) -> Iterator[tuple[int, str]]:
@@ -587,7 +587,7 @@ def test_a_gain_of_a_cycle_to_come_is_refused(measured: Path, tmp_path: Path) ->
 def test_verifying_tells_columns_that_no_visit_explains(measured: Path) -> None:
     """And gains of pages that do not exist."""
     with Store(measured, sizes=SMALL) as store:
-        state = store.gains.counted()
+        state = store.gains.summed_up()
         state["dq_sum"][5] += 1.0
         store.put_values(REFRESH_VALUES, np.arange(store.merged_pages), state)
         assert store.verify() == ["page 5 has gained otherwise than by its visits (1 such page)"]

@@ -26,7 +26,7 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     translated,
 )
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.verify import check, check_pages
+from scrapy_gp4c.store.lmdb_store.verify import check, check_tree_pages
 
 IMPORT: Final = "import"
 REWRITE: Final = "rewrite"
@@ -38,8 +38,8 @@ _PART: Final = ".part"
 def work_directory(store_path: Path, purpose: str) -> Iterator[Path]:
     """Yield a path next to the store, ``<store>.<purpose>``, for building its replacement.
 
-    The caller creates the directory; it is removed at the end, and one of a killed process at the start. The
-    caller holds the lock of the store at `store_path`. Raises StoreError if it has other files.
+    The caller holds the store's lock, and creates the directory in the block, after which it is removed. One
+    that a killed process left is removed first. Raises StoreError if that has files that are not a store's.
     """
     work = _work(store_path, purpose)
     remove_leftovers(store_path, purpose)
@@ -64,7 +64,7 @@ def locked(store_path: Path) -> Iterator[None]:
 
 
 def keep_aside(store_path: Path) -> Path:
-    """Link or copy a store's LMDB file into a new directory next to the store; returns that directory."""
+    """Link or copy a store's LMDB file, before it is replaced, into a new directory, which is returned."""
     real = Path(os.path.realpath(store_path))
     name = f"{real.name}.before-restore-{time.strftime(_STAMP)}"
     names = chain([name], (f"{name}-{number}" for number in count(1)))
@@ -79,13 +79,13 @@ def keep_aside(store_path: Path) -> Path:
 
 
 def drop_search_index(store_path: Path) -> None:
-    """Delete a store's search index, as page ids or texts change; the next crawl fills a new one."""
+    """Delete a store's search index, for callers that change page ids; the next crawl fills a new one."""
     for name in INDEX_FILES:
         (store_path / name).unlink(missing_ok=True)
 
 
 def remove_leftovers(store_path: Path, purpose: str = IMPORT) -> None:
-    """Remove a killed process's work directory if it has only a store's files; for the lock's holder."""
+    """Remove a killed process's work directory if it has only a store's files; the caller holds the lock."""
     work = _work(store_path, purpose)
     if work.is_dir() and not set(os.listdir(work)) - OUR_FILES:
         shutil.rmtree(work)
@@ -107,7 +107,7 @@ def backup(path: Path, directory: Path, keep: int | None) -> Path:
     """Copy a store, as last committed, into a new directory below `directory`; returns the new directory.
 
     Works during a crawl. The copy is checked before it gets its final name. ``keep``: number of backups of
-    this store to leave in `directory`, this one and those with the highest cycles; None: all. Raises
+    this store to leave in `directory`, the new one and those of the latest cycles; None: all. Raises
     StoreDamagedError where the store or the copy is damaged, StoreError where the copy cannot be written.
     """
     real = Path(os.path.realpath(path))
@@ -142,7 +142,7 @@ def backup(path: Path, directory: Path, keep: int | None) -> Path:
 def _copy(environment: Environment, target: Path) -> None:
     """Write a compacted copy into directory `target`; raises StoreDamagedError if either is damaged."""
     path = environment.path
-    if problem := check_pages(path):
+    if problem := check_tree_pages(path):
         raise damaged(path, problem)
     with translated(path):
         environment.lmdb.copy(str(target), compact=True)

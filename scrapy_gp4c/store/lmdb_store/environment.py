@@ -3,12 +3,12 @@
 LMDB maps its file into memory, so that a truncated file would end the process with SIGBUS: the file's length
 is compared with its header before LMDB opens it. Nothing here deletes or overwrites what it finds.
 
-All tables but `ids` have checksums. A value is followed by 4 bytes: the lowest of the XXH3 hash of its bytes,
+All tables but `ids` have checksums. A value is followed by the 4 lowest bytes of the XXH3 hash of its bytes,
 seeded with its table and key. So a value under another key or in another table is wrong as well. A value
 counts as absent only if the entries on both sides of its key are right: an altered key would be one of them.
 
-Requests are kept as JSON in which one byte stands for what most of them have in common. Such a byte does not
-occur in UTF-8, so that no other text has it.
+Requests are kept as JSON in which single bytes stand for frequent texts, such as ``{"url":"https://``. These
+bytes do not occur in UTF-8.
 """
 
 import errno
@@ -49,7 +49,7 @@ _DAMAGE: Final = (
 
 
 def damaged(path: Path, what: str) -> StoreDamagedError:
-    """Return the error for a damaged store at `path`; ``what``: the damage, the text after the colon."""
+    """Return the error for a damaged store at `path`; ``what``: damage, such as "ids 7: it is missing"."""
     error = StoreDamagedError(
         f"the store {path} is damaged: {what}. Bring back a backup "
         "(`scrapy gp4c store restore SPIDER BACKUP`), or what can still be read (`scrapy gp4c store "
@@ -90,7 +90,7 @@ def store_error(path: Path, error: Exception) -> StoreError:
 
 
 def _has_no_room(path: Path) -> bool:
-    """Whether the disk is full or a limit of file sizes is reached: LMDB calls a short write EIO, too."""
+    """Whether the disk is full or a limit of file sizes reached, which LMDB may report as EIO."""
     try:
         free_bytes = shutil.disk_usage(path).free
         with suppress(ImportError):
@@ -104,7 +104,7 @@ def _has_no_room(path: Path) -> bool:
     return free_bytes < _FULL_BYTES
 
 
-def read_only(path: Path) -> StoreError:
+def read_only_error(path: Path) -> StoreError:
     """Return the error for writing to a store that was opened for reading."""
     return StoreError(f"the store {path} was opened for reading only.")
 
@@ -126,7 +126,7 @@ _META: Final = struct.Struct("=16xII16xI92xQQ")
 
 
 class NoLmdbFileError(Exception):
-    """The file is not LMDB's (no argument), or is LMDB's and truncated or damaged (argument: a text)."""
+    """Raised without argument for a file that is not LMDB's, and with a text for a damaged LMDB file."""
 
 
 class Header(NamedTuple):
@@ -140,12 +140,12 @@ class Header(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Least length of the file, by its last page."""
+        """Minimum length of the file, by its last page."""
         return (self.last_page + 1) * self.page_bytes
 
 
 def read_header(file: BinaryIO) -> Header:
-    """Read the newer meta page of an LMDB file, opened unbuffered, which a writer may change meanwhile.
+    """Read the newer meta page of an LMDB file, also while a writer changes it; ``file``: opened unbuffered.
 
     Raises NoLmdbFileError, with a text where the file is LMDB's but ends too early or has a damaged header.
     """
@@ -239,7 +239,7 @@ def _create_directory(path: Path) -> None:
 
 
 def _create_file(path: Path) -> None:
-    """Create an empty file with mode 600, whatever the umask; an existing file stays as it is."""
+    """Create an empty file at `path` with mode 600, whatever the umask; an existing file stays as it is."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNERS))
         path.chmod(_OWNERS)
@@ -344,7 +344,7 @@ class WriterLock:
                 pass
 
     def _take(self, path: Path) -> bool:
-        """Take the lock; False if its last holder removed the file, so that the lock keeps nobody out."""
+        """Take the lock; False if the file was removed meanwhile, so that others would lock a new file."""
         _create_file(self._path)
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, _OWNERS)
         if not filelock.lock_descriptor(self._file, blocking=False):
@@ -360,7 +360,7 @@ class WriterLock:
         return True
 
     def release(self, *, remove: bool = False) -> None:
-        """Release the lock; ``remove``: delete its file too, because no store was created."""
+        """Release the lock; ``remove``: delete its file too, as after the creation of a store failed."""
         if remove:
             self._path.unlink(missing_ok=True)
         os.close(self._file)
@@ -411,7 +411,7 @@ class Environment:
         _open[self._real] = self
 
     def sync(self) -> None:
-        """Flush the last commit's header to the disk, without which a power cut would undo the commit."""
+        """Flush the last commit's header, which LMDB (without ``metasync``) leaves to the next commit."""
         if self.lmdb is not None and not self.readonly:
             with translated(self.path):
                 self.lmdb.sync(True)
@@ -444,7 +444,7 @@ class Environment:
         ``buffers``: LMDB hands out memoryviews in place of copied bytes.
         """
         if write and self.readonly:
-            raise read_only(self.path)
+            raise read_only_error(self.path)
         try:
             if write:
                 self._grow()
@@ -459,7 +459,7 @@ class Environment:
             raise store_error(self.path, error) from error
 
     def _grow(self) -> None:
-        """Enlarge the map when it is nearly full; where the system refuses, the map stays as it is."""
+        """Enlarge the map before a write transaction if it is nearly full, and the system allows it."""
         map_info = self.lmdb.info()
         used = map_info["last_pgno"] * self.lmdb.stat()["psize"]
         needed = used + max(used, _HEADROOM_BYTES)
@@ -469,7 +469,7 @@ class Environment:
 
 
 def _is_granted(size: int) -> bool:
-    """Whether the system grants this process `size` bytes of address space."""
+    """Whether the system grants this process `size` bytes of address space, by mapping and freeing them."""
     try:
         mmap.mmap(-1, size, access=mmap.ACCESS_READ).close()
     except (OSError, OverflowError):
@@ -509,9 +509,9 @@ def encode(content: Any) -> bytes:
 
 
 def decode(content: bytes) -> Any:
-    """Decode JSON as `json.loads` does, twice as fast for what `encode` wrote.
+    """Decode JSON as `json.loads` does, but twice as fast; raises ValueError for invalid JSON.
 
-    `json.loads` is called only for NaN, infinities, lone surrogates and invalid JSON (ValueError).
+    NaN, infinities and lone surrogates, which the faster decoder refuses, are left to `json.loads`.
     """
     try:
         return _READ_JSON(content)
@@ -528,7 +528,7 @@ def split(buffer: bytes, size: int) -> list[bytes]:
 def seed_of(table: str, key: bytes) -> int:
     """Return the seed of a value's checksum, which differs by table and key.
 
-    It is the table's position in `TABLES` times 2^32, plus the key as big-endian number modulo 2^32 - 5.
+    It is the table's position in `TABLES` times 2^32, plus the key as big-endian number modulo a prime.
     """
     return _PLACES[table] << 32 | int.from_bytes(key, "big") % _PRIME
 
@@ -656,7 +656,7 @@ class Table:
             is_there = cursor.next()
 
     def wrong_keys(self, txn: Any) -> Iterator[bytes]:
-        """Yield the keys of all values whose checksum is wrong or that are out of order."""
+        """Yield the keys of all values whose checksum is wrong, or whose key is not above the one before."""
         before, count = b"", 0
         for key, value in txn.cursor(self.handle):
             packed = bytes(key)
@@ -676,7 +676,7 @@ class Table:
         return bytes(self.checked(bytes(cursor.key()), cursor.value())) if cursor.last() else None
 
     def neighbours(self, txn: Any, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the stored (key, value) at or behind `key` and that before it, as far as there are such.
+        """Yield the first stored (key, value) at or after `key`, then the last before it, if they exist.
 
         Raises StoreDamagedError where one is out of order.
         """

@@ -1,8 +1,8 @@
 """Bulk writes of a store: adding pages, and the fold, which applies a cycle's visits to the page columns.
 
-Every step is one transaction of bounded size. It also moves a counter or the fold's marker, or may be
-repeated, so that a kill at any moment is resumed exactly. (Santos 2013, section 3.6: the batch update in a
-single pass of large crawlers.)
+Every step is one transaction of bounded size. It is harmless to repeat, or moves a counter or the fold's
+marker (the next block of pages to update) in the same transaction. So a killed fold is resumed exactly.
+(Santos 2013, section 3.6: the batch update in a single pass of large crawlers.)
 """
 
 import time
@@ -43,7 +43,7 @@ def fold(tables: Tables, visits: Array, notes: Array, pages: int, record: CycleR
     """Finish the open cycle: apply its visits and notes to the page columns; resumes an interrupted fold.
 
     ``visits``, ``notes``: of the cycle, dtypes `VISIT` and `NOTE`; ``pages``: number known at its end;
-    ``record``: fields to add to the cycle's record, ignored when a fold is resumed: its marker has them.
+    ``record``: fields to add to the cycle's record; a resumed fold takes those in its marker instead.
     """
     if tables.fold_marker is None:
         tables.mark_fold({"record": record, "next_block": 0})
@@ -128,7 +128,7 @@ def merge_new(tables: Tables, pages: int, sizes: Sizes) -> None:
 
 
 def numbering_of(tables: Tables) -> Numbering:
-    """Read all directories of a store, for numbering those of pages to be added."""
+    """Return the `Numbering` of a store's directories, for pages to be added."""
     with tables.transaction() as txn:
         return Numbering(read_keys(txn, tables.db["groups"], tables.groups, "key"))
 
@@ -149,7 +149,6 @@ def append_pages(tables: Tables, numbering: Numbering, requests: Sequence[bytes]
 
 
 def _read_new(tables: Tables, first: int, stop: int) -> list[tuple[int, bytes]]:
-    """Read (key, JSON request) of the pages first..stop-1 from `new`."""
     pages = []
     with tables.transaction() as txn:
         for page in range(first, stop):
@@ -159,9 +158,9 @@ def _read_new(tables: Tables, first: int, stop: int) -> list[tuple[int, bytes]]:
 
 
 def add_pages(tables: Tables, pages: Iterable[tuple[int, bytes]], sizes: Sizes) -> tuple[int, int]:
-    """Add pages, given as (key, JSON request), with unknown keys; returns how many were added and known.
+    """Add those of `pages`, (key, JSON request), that the store does not have; returns (added, known).
 
-    Known pages that wait after failures become due. The table `new` must be empty or merged.
+    Known pages that wait after failures become due. Call `merge_new` before, if a cycle found pages.
     """
     added = known = 0
     numbering = numbering_of(tables)

@@ -48,7 +48,7 @@ _RATED: Final = ("n", "last_cycle", "E", "T", "found_cycle")
 
 
 def forget(path: Path, sizes: Sizes, choose: Choose) -> int:
-    """Remove the pages that `choose` returns from the store at `path`; returns how many they are.
+    """Remove the pages that `choose(store)` marks from the store at `path`; returns how many they are.
 
     The smaller store is built next to the old one and replaces it atomically. Memory: some 40 bytes per page.
     Raises StoreError while a cycle is not finished, StoreInUseError where a crawl has the store,
@@ -79,7 +79,7 @@ def write_without(store: Store, work: Path, chosen: npt.NDArray[np.bool_], sizes
 
 
 def renumbered(rows: Array, new_id: Array) -> Array:
-    """Return rows with ``page`` replaced by its id in `new_id`; those whose new id is `GONE` are dropped."""
+    """Return rows of any dtype with the new ids of their field ``page``, without pages of new id `GONE`."""
     page = rows["page"].astype(np.int64)
     known = page < len(new_id)
     known[known] = new_id[page[known]] != GONE
@@ -185,7 +185,7 @@ class _Rewriting:
                     self._new.put_meta(txn, name, value)
 
     def _rows_of_cycles(self) -> None:
-        """Write claims, gains and shadows of the pages that stay."""
+        """Write claims, gains and shadows (states of the control group, `SHADOW`) of the pages that stay."""
         with self._old.transaction() as reading, self._new.transaction(write=True) as txn:
             for kind in (CLAIMS, GAINS, SHADOWS):
                 for key, rows in kind.parts(reading, self._old.db, 0, self._old.last_cycle):
@@ -194,9 +194,9 @@ class _Rewriting:
                         kind.put(txn, self._new.db, cycle, number, staying)
 
     def _trust(self) -> None:
-        """Write how often claims of sites about the remaining pages were right.
+        """Write how often claims of sites about the remaining pages were right, as recomputed from visits.
 
-        Where old visits were deleted, this cannot be computed: the counts over all pages of a site stay.
+        Where old visits were deleted, the old counts stay, which include forgotten pages of the sites.
         """
         with self._old.transaction() as txn:
             counts = read_trust(txn, self._old.db)

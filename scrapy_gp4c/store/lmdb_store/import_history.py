@@ -173,8 +173,8 @@ def _import(
             sum_up_trust(txn, tables.db, tables.groups, cycle)
     if header is not None and header.measured is not None:
         gains = Gains(tables)
-        gains.begin(*header.measured)
-        tables.put_values(REFRESH_VALUES, np.arange(tables.merged_pages), gains.counted())
+        gains.set_log(*header.measured)
+        tables.put_values(REFRESH_VALUES, np.arange(tables.merged_pages), gains.summed_up())
     return cycles
 
 
@@ -185,9 +185,10 @@ def _is_known(tables: Tables, txn: Any, key: int) -> bool:
 def _import_batch(
     batch: Sequence[PageLine], numbered: Numbered, cycles: int, tables: Tables, chunk: int
 ) -> None:
-    """Rebuild and write the visits of some lines' bits, and append the pages with the resulting columns.
+    """Append the pages of some lines, with visits and columns rebuilt from the bits of the lines.
 
-    ``chunk``: part number under which their rows of each cycle are written.
+    ``numbered``: directories of the pages; ``cycles``: number of cycles; ``chunk``: part number under which
+    the visits and claims of each cycle are written.
     """
     state = columns.new_columns(np.array([page.key for page in batch], np.uint64))
     state |= HINTS.none(len(batch))

@@ -1,9 +1,9 @@
 """Stored claims of sites that pages changed, how often these were right, and gains of search quality.
 
-The table `hints` has the newest claims by page, `claims` the new ones of each cycle, and `trust`, under cycle
-0, counts of right and wrong claims by site; while a cycle is folded, also the counts that each part of its
-fold adds. Gains are by visit in `gains`, summed up by page in `refresh_values`; both are empty without
-``GP4C_QUERY_LOG``.
+The table `hints` has the newest claims by page, `claims` the new ones of each cycle. `trust` has counts of
+right and wrong claims by site, under cycle 0; while a cycle is folded, it also has the counts to add, under
+that cycle, by directory. Gains are by visit in `gains`, summed up by page in `refresh_values`; both are empty
+without ``GP4C_QUERY_LOG``.
 """
 
 from collections.abc import Iterator
@@ -39,9 +39,9 @@ _ROWS: Final = 4_096
 
 
 def shorten_waits(txn: Any, tables: Tables, block: int, rows: npt.NDArray[np.intp]) -> None:
-    """End the wait of pages that failed, as a hint or import names them: they are due in the next cycle.
+    """Make pages that wait after failures due in the next cycle, for a hint or an import that names them.
 
-    ``rows``: positions of the pages in the block number `block`.
+    ``rows``: positions of the pages in the block number `block`. Pages with a doubtful answer wait on.
     """
     state = unpack(tables.block(txn, block))
     if state["failures"][rows].any():
@@ -64,9 +64,10 @@ def put_trust(txn: Any, db: Handles, rows: Array) -> None:
 
 
 def put_claims(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, seen: ClaimOutcomes) -> None:
-    """Write the claims of part `number` of a cycle, and by directory how often judged visits confirmed them.
+    """Write the claims of part `number` of a cycle, and counts of right and wrong claims in its visits.
 
-    ``claimed``: dtype `CLAIM`; ``seen``: outcomes of claims in the part's visits.
+    ``claimed``: dtype `CLAIM`; ``seen``: outcomes of the claims. The counts are by directory, until
+    `sum_up_trust` adds them up by site.
     """
     if len(claimed):
         CLAIMS.put(txn, db, cycle, number, claimed)
@@ -80,7 +81,10 @@ def put_claims(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, s
 
 
 def sum_up_trust(txn: Any, db: Handles, directories: int, cycle: int) -> None:
-    """Decay the `trust` counts by a cycle, add those of its parts; ``directories``: how many are known."""
+    """Decay the `trust` counts of sites by one cycle, and add those that `put_claims` wrote for `cycle`.
+
+    ``directories``: number of known directories.
+    """
     added, old = TRUST_PARTS.read(txn, db, cycle), read_trust(txn, db)
     if not len(old) and not len(added):
         return
@@ -106,7 +110,7 @@ class ClaimsFold(NamedTuple):
 
     @classmethod
     def of(cls, tables: Tables, cycle: int) -> Self:
-        """Make it for the open cycle `cycle`, with the starts in the records of cycles."""
+        """Make it for the open cycle `cycle`, with the start times in the records of cycles."""
         starts = [record.get("started") for record in tables.cycles() if record["cycle"] <= cycle]
         return cls(tables, cycle, claims.ascending_starts(starts))
 
@@ -115,8 +119,8 @@ class ClaimsFold(NamedTuple):
     ) -> tuple[Columns, Array] | None:
         """Apply to a block the claims that its visits could confirm, and count whether they did.
 
-        ``state``: columns before the visits; ``visits``, ``notes``: of the block's pages. Returns the columns
-        with those of claims, and the cycle's claims, for `end`; None where the block has no claims.
+        ``state``: columns before the visits; ``visits``, ``notes``: of the block's pages. Returns what `end`
+        needs (`state` with the columns `HINTS`, and the cycle's claims); None where the block has no claims.
         """
         first = block * self.tables.block_rows
         claim_notes = notes[of_claims(notes)]
@@ -172,10 +176,11 @@ class Gains:
         """First cycle measured by this log, whose gains the columns `REFRESH_VALUES` sum up; 0: no log."""
         return int(self._meta().get("since", 0))
 
-    def begin(self, log: str, since: int | None = None) -> bool:
-        """Set the query log by its digest; returns True if it is another, which empties the sums of gains.
+    def set_log(self, log: str, since: int | None = None) -> bool:
+        """Set the query log that gains are measured by; another one empties `REFRESH_VALUES`.
 
-        ``since``: first cycle measured by it; None: the open cycle, or the next one.
+        ``log``: its digest; ``since``: first cycle measured by it, None: the open cycle, or the next one.
+        Returns whether it is another than before.
         """
         if log == self.log:
             return False
@@ -188,7 +193,7 @@ class Gains:
         return True
 
     def keep(self, gains: Array) -> None:
-        """Write the gains of the open cycle, dtype `GAIN`, replacing earlier ones; its fold sums them up."""
+        """Replace the gains of the open cycle, dtype `GAIN`; the cycle's fold adds them to page columns."""
         with self._tables.transaction(write=True) as txn:
             GAINS.put(txn, self._tables.db, self._tables.last_cycle + 1, 0, gains)
 
@@ -203,8 +208,8 @@ class Gains:
         with self._tables.transaction() as txn:
             return GAINS.read(txn, self._tables.db, cycle)
 
-    def counted(self) -> Columns:
-        """Compute the columns `REFRESH_VALUES` of all pages from the stored gains: 28 bytes per page."""
+    def summed_up(self) -> Columns:
+        """Compute the columns `REFRESH_VALUES` of all pages from the gains. Memory: 28 bytes per page."""
         pages = self._tables.merged_pages
         state = REFRESH_VALUES.none(pages)
         for cycle, gains in self.of_cycles(max(1, self.since)):

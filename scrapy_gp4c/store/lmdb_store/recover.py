@@ -115,8 +115,9 @@ def recover(path: Path, sizes: Sizes, key_of: KeyOf) -> Recovered:
 def _read(path: Path, readable: Path) -> tuple[Values, dict[str, int]]:
     """Read all intact values of a damaged file; returns these, and table -> number of values it had.
 
-    A child process reads a copy, in the directory `readable`, that is as long as its header says. Where a
-    damaged page ends the child with a signal, another one goes on with the next table.
+    A child process reads a copy, in the directory `readable`, lengthened to the size in its header, because
+    reading beyond the end is a SIGBUS. Where a damaged page ends the child, another one goes on with the next
+    table.
     """
     readable.mkdir(0o700)
     try:
@@ -151,7 +152,6 @@ def _read(path: Path, readable: Path) -> tuple[Values, dict[str, int]]:
 
 
 def _sent(stream: IO[bytes]) -> Iterator[tuple[int, bytes, bytes | int]]:
-    """Yield the tuples that `send_values` writes, until the child process ends."""
     with suppress(EOFError, pickle.UnpicklingError):  # where that process dies
         while True:
             yield pickle.load(stream)
@@ -385,7 +385,7 @@ class _Rebuilder:
             self._dropped = self._last
 
     def _apply_open(self, state: Columns, pages: slice) -> None:
-        """Apply the visits of the open cycle to a lost block that its fold had already changed."""
+        """Apply the visits of the open cycle to a lost block, if the cycle's unfinished fold had done so."""
         for value in self._values["log"].values():
             visits = np.frombuffer(value, VISIT)
             of_pages = visits[
@@ -407,7 +407,7 @@ class _Rebuilder:
                 tables.put_values(HINTS, np.arange(tables.merged_pages), derived.state)
         gains = Gains(tables)
         if self._damaged & {"gains", REFRESH_VALUES.table} and gains.log is not None:
-            tables.put_values(REFRESH_VALUES, np.arange(tables.merged_pages), gains.counted())
+            tables.put_values(REFRESH_VALUES, np.arange(tables.merged_pages), gains.summed_up())
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 docs/code/store.md describes the tables. `Environment` is the open file, `Tables` the committed content.
 
-Visits, new pages and notes (other facts that the open cycle learns of pages) are rebuilt from the tables
+Visits, new pages and notes (`NOTE`, other facts about pages) of the open cycle are rebuilt from the tables
 `log`, `new` and `notes` when the store is opened. During a cycle `commit` writes them in one transaction:
 what it confirmed by returning is never lost, what a failed one could not write stays in the buffer.
 
-A plan is written round by round, each in one transaction with the cycle's record, and read as one.
+The plan of a round is written in one transaction with the cycle's record; `plan` joins those of all rounds.
 """
 
 import dataclasses
@@ -87,7 +87,6 @@ class WriteBuffer:
         self._latest_notes: list[tuple[int, int, float]] = []
 
     def __bool__(self) -> bool:
-        """Whether there are uncommitted changes."""
         return any((self.visits, self.pages, self.requests, self._notes, self._latest_notes)) or any(
             self.values.values()
         )
@@ -117,7 +116,7 @@ class WriteBuffer:
     def write(self, txn: Any, db: Handles, cycle: int, known_request: Callable[[Any, int], bytes]) -> None:
         """Write all changes but visits and notes, which `Store.commit` writes under numbered keys.
 
-        ``known_request(txn, page)``: reads a page's request of the last commit, or a new page's first one.
+        ``known_request(txn, page)``: reads the request that is replaced, whose directory the page stays in.
         """
         for page, new_value in self.pages.items():
             db["new"].put(txn, U32_PAIR.pack(cycle, page), new_value)
@@ -146,7 +145,6 @@ class Store(Tables):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> None:
-        """Open the store in directory `path`: see `scrapy_gp4c.store.opening.open_store`."""
         self.sizes = sizes
         self.committed_s = monotonic()
         self._before_commit: Callable[[], object] = lambda: None
@@ -202,7 +200,7 @@ class Store(Tables):
         self._visited = bytearray(self.pages)
         return number
 
-    def require(self) -> int:
+    def require_open_cycle(self) -> int:
         """Return the number of the open cycle; raises ValueError without one, StoreError if read-only."""
         self.check_writable()
         if self.open_cycle is None:
@@ -337,21 +335,24 @@ class Store(Tables):
         yield from list(self._buffer.pages)
 
     def value(self, table: str, page: int) -> bytes | None:
-        """Read a page's value in a table of `_BUFFERED`, the buffered one if any; None: there is none."""
+        """Read a page's value in `validators`, `copies`, `descriptions` or `answers`, committed or not.
+
+        None: there is none.
+        """
         if page in self._buffer.values[table]:
             return self._buffer.values[table][page]
         with self.transaction() as txn:
             return self.db[table].get(txn, U32.pack(page))
 
     def put_value(self, table: str, page: int, value: bytes | None) -> None:
-        """Replace a page's value in a table of `_BUFFERED` at the next commit; ``value`` None: delete it."""
+        """Replace a page's value, as `value` reads it, at the next commit; ``value`` None: delete it."""
         self.check_writable()
         self._check(page)
         self._buffer.values[table][page] = value
 
     def add_page(self, key: int, request: StoredRequest) -> int:
         """Add a page found in the open cycle; returns its id, valid at once. ValueError for a known key."""
-        self.require()
+        self.require_open_cycle()
         if key != self._missed and self.find(key) is not None:
             raise ValueError(f"the key {key:#x} is known already")
         encoded = encode(request)
@@ -372,7 +373,7 @@ class Store(Tables):
 
         ``what``: its subject, one of `claims.WHAT`; ``value``: as described there.
         """
-        self.require()
+        self.require_open_cycle()
         self._check(page)
         self._buffer.note(page, what, value)
         if what == "weight":
@@ -380,7 +381,7 @@ class Store(Tables):
 
     def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
         """Note the same kind of fact about many pages, as `note` does; ``values``: ``[P]``."""
-        self.require()
+        self.require_open_cycle()
         self._buffer.note_many(pages, what, values)
         if what == "weight":
             self.said_weights.update(zip(pages.tolist(), values.tolist(), strict=True))
@@ -397,7 +398,7 @@ class Store(Tables):
         Raises ValueError for a second visit of a page in one cycle, struct.error for a number that its field
         cannot hold, StoreFullError when a commit fails: the visit is kept for the next one.
         """
-        self.require()
+        self.require_open_cycle()
         self._check(visit.page)
         if self._visited[visit.page]:
             raise ValueError(f"page {visit.page} was visited in this cycle already")
@@ -419,7 +420,7 @@ class Store(Tables):
             if len(rows):
                 value = _doubted(committed.copy(), int(rows[0]))
                 with self.transaction(write=True) as txn:
-                    self.db["log"].put(txn, U32_PAIR.pack(self.require(), number), value)
+                    self.db["log"].put(txn, U32_PAIR.pack(self.require_open_cycle(), number), value)
                 self._visits[number] = np.frombuffer(value, VISIT)
                 return
 
@@ -457,24 +458,24 @@ class Store(Tables):
 
     @property
     def is_folding(self) -> bool:
-        """Whether a fold is incomplete: it found no room or, where this only reads, was killed or runs."""
+        """Whether a fold is incomplete: it lacked room or, as only a reader can see, was killed or runs."""
         return self.fold_marker is not None
 
     # --- cycles and plans
 
     def amend_record(self, number: int | None = None, /, **fields: Unpack[CycleRecord]) -> None:
         """Set `fields` of the record of cycle `number` (None: the open one), in a transaction of its own."""
-        number = number or self.require()
+        number = number or self.require_open_cycle()
         with self.transaction(write=True) as txn:
             self.put_record(txn, number, fields)
 
     def finish_cycle(self, record: CycleRecord) -> None:
         """Finish the open cycle: commit, then fold its visits into the page columns.
 
-        ``record``: fields to add to the cycle's record. After a StoreFullError the same call goes on.
+        ``record``: fields to add to the cycle's record. After a StoreFullError, a second call goes on.
         """
         if not self.is_folding:
-            self.require()
+            self.require_open_cycle()
             self.commit()
         self._fold(record)
         self.environment.sync()
@@ -490,7 +491,7 @@ class Store(Tables):
         ``rows``: dtype `PLAN`, first to visit first; ``seen``: number of the cycle's visits that it is based
         on, which are committed first; ``fields``: further fields of the cycle's record to set.
         """
-        cycle = self.require()
+        cycle = self.require_open_cycle()
         if not 0 <= seen <= (visits := len(self.open_visits())):
             raise ValueError(f"the cycle has {counted(visits, 'visit')}; found seen = {seen}")
         self.commit()
@@ -520,7 +521,6 @@ class Store(Tables):
         return plan
 
     def _record(self) -> CycleRecord:
-        """Record of the open cycle; {} where none is open."""
         with self.transaction() as txn:
             record = self.last_record(txn)
         return record if self.open_cycle is not None and record is not None else {}
@@ -528,9 +528,9 @@ class Store(Tables):
     # --- pages
 
     def add_pages(self, pages: Iterable[tuple[int, StoredRequest]]) -> tuple[int, int]:
-        """Add many pages, given as (key, request), outside a crawl; pages added stay when `pages` raises.
+        """Add many pages, given as (key, request), outside a crawl; returns (added, known before).
 
-        Returns how many were added, and how many were known before.
+        Pages that were added before the iterator `pages` raises an error stay.
         """
         self.check_writable()
         self.commit()
@@ -568,7 +568,7 @@ class Store(Tables):
         self.put_value("copies", page, packed)
 
     def answer(self, page: int) -> LastAnswer:
-        """Return how the last visit of a page failed, or from which URL it was answered; else `NO_ANSWER`."""
+        """Return how a page's last visit failed, or to which URL it was redirected; `NO_ANSWER`: neither."""
         value = self.value("answers", page)
         return NO_ANSWER if value is None else LastAnswer(*json.loads(value))
 
@@ -585,7 +585,10 @@ class Store(Tables):
                 yield U32.unpack(key)[0], bytes(value)
 
     def clusters(self) -> StoredGroups | None:
-        """Read clusters, links and popularity of pages; None before ``scrapy gp4c cluster`` wrote any."""
+        """Read clusters, links and popularity by page id; None before ``scrapy gp4c cluster`` wrote any.
+
+        Pages that are newer than the clusters are missing.
+        """
         with self.transaction() as txn:
             value = self.db["clusters"].get(txn, _CLUSTERS)
         if value is None:
@@ -597,15 +600,15 @@ class Store(Tables):
     def put_clusters(self, stored: StoredGroups) -> None:
         """Replace clusters, links and popularity of pages; raises StoreError while a cycle is open."""
         self.check_writable()
-        self.check_no_open_cycle()
+        self.check_may_cluster()
         content, origin = BytesIO(), np.array(json.dumps(stored.origin))
         groups = dataclasses.replace(stored.groups, keys=None)  # they are by page here
         np.savez(content, allow_pickle=False, popularity=stored.popularity, about=origin, **groups.arrays())
         with self.transaction(write=True) as txn:
             self.db["clusters"].put(txn, _CLUSTERS, content.getvalue())
 
-    def check_no_open_cycle(self) -> None:
-        """Raise StoreError while a cycle is open, as its plan may be based on the stored clusters."""
+    def check_may_cluster(self) -> None:
+        """Raise StoreError while a cycle is open, because its plan may be based on the stored clusters."""
         if self.open_cycle is not None:
             raise StoreError(
                 f"cycle {self.open_cycle} of the store {self.path} is not finished, and its plan may follow "
@@ -613,12 +616,15 @@ class Store(Tables):
             )
 
     def trust(self) -> Array:
-        """Read how often each site's claims of changes were right and wrong: dtype `TRUST`, by site."""
+        """Read how often each site's claims were right in finished cycles: dtype `TRUST`, by site."""
         with self.transaction() as txn:
             return read_trust(txn, self.db)
 
     def site_names(self, sites: Iterable[int]) -> dict[int, str]:
-        """Names of sites by their keys, from the URL of any page that a site still has."""
+        """Return key of a site -> its name, from the URL of one of its pages; a site without one is missing.
+
+        ``sites``: keys of sites.
+        """
         of_directory = self.site_keys()
         todo, names = set(sites), dict[int, str]()
         for first, block in self.blocks() if todo else ():
@@ -635,12 +641,15 @@ class Store(Tables):
         return names
 
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
-        """Read the control group's shadows after `cycle`: dtype `SHADOW` ``[S]``; empty if it had none."""
+        """Read the control group's shadows (see `SHADOW`) after `cycle`: ``[S]``, empty if it had none.
+
+        A shadow is the state that the page would have if it were visited only when the policy chose it.
+        """
         with self.transaction() as txn:
             return SHADOWS.read(txn, self.db, cycle)
 
     def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
-        """Write the control group's shadows after `cycle`; delete those older than the cycle before it."""
+        """Write the control group's shadows after `cycle`; only those of the cycle before stay besides."""
         with self.transaction(write=True) as txn:
             SHADOWS.drop(txn, self.db, 0, cycle - 2)
             SHADOWS.put(txn, self.db, cycle, 0, shadows)
@@ -656,10 +665,12 @@ def _doubted(visits: npt.NDArray[Any], row: int) -> bytes:
 
 
 class Claims:
-    """Reads and writes a store's claims, statements of sites that a page changed (`page_state.claims`)."""
+    """Reads and writes a store's claims, statements of sites that a page changed (`page_state.claims`).
+
+    Claims are written as notes of the open cycle, from which its fold makes claims; `tell` needs no cycle.
+    """
 
     def __init__(self, store: Store) -> None:
-        """``store``: while a cycle of it is open, claims are noted, and its fold writes them."""
         self._store = store
 
     def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
@@ -676,13 +687,14 @@ class Claims:
         ``kind``: one of `hints.KINDS`; ``values``: times of changes, s since 1970, or for kinds of
         `hints.SPANS` durations, s; ``pages``, ``values``: ``[C]``.
         """
-        self._store.require()
+        self._store.require_open_cycle()
         self._store.note_many(pages, kind, values)
 
     def tell(self, pages: Array, time_s: float) -> None:
         """Claim that pages changed at `time_s`, as `scrapy gp4c hint` does, and commit.
 
-        Without an open cycle the claim is due in the next one, and failing pages end their wait.
+        With an open cycle this is a note. Without one, the claim says that the next cycle sees the change,
+        and pages that wait after failures are due in that cycle.
         """
         pages = np.unique(pages.astype(np.uint32))
         if self._store.open_cycle is not None:
@@ -713,7 +725,10 @@ class Claims:
             CLAIMS.put(txn, store.db, store.last_cycle, free, claimed)
 
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Yield (cycle, claims that said something new), dtype `CLAIM`, in parts, for finished cycles."""
+        """Yield (cycle, claims that said something new), dtype `CLAIM`, part by part.
+
+        ``first``, ``last``: first and last finished cycle, None: all others.
+        """
         return self._store.rows_of_cycles(CLAIMS, first, last)
 
 
@@ -721,7 +736,6 @@ class Weights:
     """Reads and writes a store's page weights (`scrapy_gp4c.scoring.weights`)."""
 
     def __init__(self, store: Store) -> None:
-        """``store``: while a cycle of it is open, weights are noted, and its fold writes them."""
         self._store = store
 
     def of(self, page: int) -> float:
@@ -739,7 +753,7 @@ class Weights:
         While a cycle is open, they are notes, which its fold applies.
         """
         if self._store.open_cycle is not None:
-            self._store.require()
+            self._store.require_open_cycle()
             self._store.note_many(pages, "weight", values)
             self._store.commit()
             return

@@ -6,8 +6,9 @@ export, `forget` and `recover` go through these descriptions. Columns are kept i
 `Tables.block_rows` pages, by page id.
 
 docs/code/store.md describes keys and values. Numbers in keys are big-endian, so that they sort. `groups` has
-the directories in blocks, by number: that is the order of their first pages. `group_visits` has the sums of a
-cycle's visits by directory: one value when the cycle is finished, before that one for every part of its fold.
+the directories in blocks; a directory's number follows from when its first page was added. `group_visits` has
+the sums of a cycle's visits by directory. Each transaction of a fold writes a part of these, and the last one
+replaces the parts by one value.
 """
 
 import json
@@ -53,7 +54,7 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     damaged,
     decode,
     encode,
-    read_only,
+    read_only_error,
     split,
     translated,
 )
@@ -63,7 +64,10 @@ Handles = dict[str, Table]
 
 
 class PageColumns(NamedTuple):
-    """A table of optional page columns, such as weights; a block in which no page has any is not stored."""
+    """Description of a table of optional page columns, such as weights.
+
+    A block in which all pages have the value `missing` is not stored.
+    """
 
     table: str
     dtypes: dict[str, str]
@@ -72,7 +76,7 @@ class PageColumns(NamedTuple):
     """Value of a page that has none."""
 
     def none(self, rows: int) -> Columns:
-        """Return columns ``[rows]`` in which every page has the value `missing`."""
+        """Return columns of a number of pages, ``[rows]``, in which each has the value `missing`."""
         return {name: np.full(rows, self.missing, dtype) for name, dtype in self.dtypes.items()}
 
     def read(self, txn: Any, db: Handles, block: int, rows: int) -> Columns:
@@ -100,7 +104,7 @@ class PageColumns(NamedTuple):
 
 
 def _pack_claims(claimed: Array) -> bytes:
-    """Compress claims, dtype `CLAIM`, sorted by page and field by field, so that similar numbers adjoin."""
+    """Compress claims, dtype `CLAIM`: sorted by page, all of one field after the other, for equal numbers."""
     claimed = claimed[np.argsort(claimed["page"], kind="stable")]
     page = np.diff(claimed["page"].astype(np.int64), prepend=0).astype("<u4")
     raw = page.tobytes() + claimed["kind"].tobytes() + claimed["value"].astype("<i4").tobytes()
@@ -183,7 +187,7 @@ _SAMPLE: Final = 64
 
 
 class Numbered(NamedTuple):
-    """Directory numbers of several pages, the result of `Numbering.number`."""
+    """Directory numbers of several pages, and the directories that are new: result of `Numbering.number`."""
 
     group: npt.NDArray[np.uint32]
     """Number of each page's directory, ``[P]``."""
@@ -195,7 +199,7 @@ class Numbering:
     """Map from directory keys to directory numbers, for pages that are added in bulk."""
 
     def __init__(self, known: Array) -> None:
-        """``known``: keys of directories 0..G-1, uint64 ``[G]``. Memory: 12 bytes each, at first 28."""
+        """``known``: keys of directories 0..G-1, uint64 ``[G]``. Memory: 12 bytes each, 28 meanwhile."""
         self._keys = np.empty(0, np.uint64)
         self._numbers = np.empty(0, np.uint32)
         self._learn(known)
@@ -232,10 +236,10 @@ def url_of(request: Any) -> str:
 
 
 def keep_first_url(txn: Any, table: Table, page: int, known: bytes, request: bytes) -> None:
-    """Keep a page's first URL if its request is replaced by one to a URL in another directory.
+    """Write a page's old URL to `table`, `first_urls`, if its new request is to another directory.
 
-    ``known``, ``request``: old and new request in JSON; ``table``: `first_urls`. The page stays in the
-    directory of its first URL, as the sums of past visits cannot move with it.
+    ``known``, ``request``: old and new request in JSON. A URL in the table stays: it is the first one, whose
+    directory the page stays in, because the sums of past visits cannot move.
     """
     old, new = urls_of([known, request])
     if old != new and place_of_url(old) != place_of_url(new):
@@ -302,7 +306,7 @@ def judged_visits(state: Columns, rows: npt.NDArray[np.intp], visits: Array, cyc
 
 
 def sums_by_group(parts: Sequence[JudgedVisits]) -> Array:
-    """Sum up judged visits by directory: dtype `GROUP_VISITS`; unvisited directories cost nothing."""
+    """Sum up judged visits of several `parts` by directory: dtype `GROUP_VISITS`, only visited ones."""
     if not parts:
         return GROUP_ROWS.none()
     group, *of_visits = map(np.concatenate, zip(*parts, strict=True))
@@ -360,9 +364,10 @@ SCHEMA: Final = f"gp4c-store/1.{zlib.crc32(repr(_LAYOUTS).encode()):08x}"
 
 
 def open_tables(environment: Environment, block_rows: int) -> Handles:
-    """Open all tables of an LMDB file, or create them in an empty one, with `block_rows` pages per block.
+    """Open all tables of an LMDB file, or create them in an empty one.
 
-    Raises StoreDamagedError for another schema, StoreError where an empty file is opened for reading.
+    ``block_rows``: pages per block of a new store; an existing one keeps its own number. Raises
+    StoreDamagedError for another schema, StoreError where an empty file is opened for reading.
     """
     path, file = environment.path, environment.lmdb
     with translated(path), file.begin() as txn:
@@ -417,8 +422,8 @@ class Tables:
     """The committed content of a store: its tables, and counters that only this class changes.
 
     ``db``: table name -> `Table`; ``store_id``: random hex digits that identify the store; ``block_rows``:
-    pages per block; ``merged_pages``: number of pages in `ids`, `urls` and the columns, whose ids are below
-    it; ``groups``: number of known directories; ``last_cycle``: last finished cycle, 0: none; ``dropped``:
+    pages per block; ``merged_pages``: number of pages in `ids`, `urls` and the columns, which have the lowest
+    ids; ``groups``: number of known directories; ``last_cycle``: last finished cycle, 0: none; ``dropped``:
     last cycle whose visits were deleted, 0: none; ``fold_marker``: progress of an unfinished fold, or None.
     """
 
@@ -455,7 +460,7 @@ class Tables:
     def check_writable(self) -> None:
         """Raise StoreError if the store was opened for reading, or a fold is incomplete for want of room."""
         if self.readonly:
-            raise read_only(self.path)
+            raise read_only_error(self.path)
         if self.fold_marker is not None:
             raise StoreError(
                 f"the store {self.path} could not complete cycle {self.last_cycle + 1}: free disk space "
@@ -473,10 +478,10 @@ class Tables:
     def change_blocks(
         self, numbers: Sequence[int], change: Callable[[Any, int, Columns], JudgedVisits], marker: FoldMarker
     ) -> None:
-        """Apply `change(txn, block, columns)`, which alters the columns in place, to some blocks of pages.
+        """Change the blocks `numbers` of page columns and store the fold's `marker`, in one transaction.
 
-        The judged visits that it returns are summed up by directory. The same transaction stores the fold's
-        `marker`.
+        ``change(txn, block, columns)``: alters a block's columns in place, and returns its judged visits,
+        which are summed up by directory in `group_visits`.
         """
         with self.transaction(write=True) as txn:
             parts = []
@@ -508,7 +513,7 @@ class Tables:
     def drop_cycles(self, cycle: int, chunks: int) -> None:
         """Delete visits, gains and claims of the cycles up to `cycle`; page columns stay.
 
-        ``chunks``: stored parts of visits that one transaction deletes.
+        ``chunks``: most stored parts of visits that one transaction deletes.
         """
         with self.transaction(write=True) as txn:
             for kind in (GAINS, CLAIMS):
@@ -526,7 +531,7 @@ class Tables:
                 return
 
     def restore_cycles(self, records: Sequence[CycleRecord]) -> None:
-        """Write the records of finished cycles 1..C, whose visits are written, to a store without cycles."""
+        """Finish the cycles 1..C of a new store at once, by their records; their visits must be there."""
         with self.transaction(write=True) as txn:
             for cycle, record in enumerate(records, 1):
                 self.put_record(txn, cycle, {**record, "cycle": cycle})
@@ -537,7 +542,8 @@ class Tables:
     def append_pages(self, requests: Sequence[bytes], state: Columns, directories: Array) -> None:
         """Append pages with unknown keys: JSON requests ``[P]``, columns ``[P]``, and their new directories.
 
-        A request that the store already has under a page's id is kept. ``directories``: dtype `GROUP`.
+        A request that was set for a page of the open cycle, and so is in `urls` already, stays there.
+        ``directories``: dtype `GROUP`.
         """
         first, pages = self.merged_pages, len(requests)
         with self.transaction(write=True) as txn:
@@ -589,7 +595,7 @@ class Tables:
         return number if last is not None and last["cycle"] == number else None
 
     def new_keys(self, txn: Any) -> list[int]:
-        """Keys of the pages of the open cycle that are in `new` but not in the columns, in order of ids."""
+        """Keys of pages in `new` that no fold, finished or not, has merged yet, in order of ids."""
         keys: list[int] = []
         for key, value in self.db["new"].items(txn):
             page, following = U32_PAIR.unpack(key)[1], self.merged_pages + len(keys)
@@ -609,9 +615,9 @@ class Tables:
         return commits
 
     def block(self, txn: Any, block: int) -> memoryview:
-        """Read the packed columns of block number `block`.
+        """Read the packed columns of block number `block`, as `scrapy_gp4c.page_state.columns` packs them.
 
-        A writer checks their checksum the first time only, as nobody else changes them.
+        A writer checks the block's checksum at its first reading only, because nobody else changes it.
         """
         known = not self.readonly and block in self._checked_blocks
         value = self.db["columns"].view(txn, U32.pack(block), trusted=known)
@@ -636,8 +642,8 @@ class Tables:
     def get_id(self, txn: Any, key: int) -> int | None:
         """Return the id of the merged page with this key, or None; faster if `txn` hands out buffers.
 
-        As `ids` has no checksums, the key is compared with that in the page's columns; for an unknown key the
-        entries on both sides of it are. Raises StoreDamagedError.
+        Because `ids` has no checksums, the key is compared with that in the page's columns. For an unknown
+        key this is done with the entries on both sides of it. Raises StoreDamagedError.
         """
         table, packed = self.db["ids"], KEY.pack(key)
         value = txn.get(packed, db=table.handle)
@@ -675,7 +681,7 @@ class Tables:
             return read_directories(txn, self.db["groups"], self.groups)
 
     def site_keys(self) -> npt.NDArray[np.uint64]:
-        """Key of the site of each directory, ``[G]``; read again only where directories were added."""
+        """Key of the site of each directory, ``[G]``; cached until directories are added."""
         if len(self._site_keys) != self.groups:
             with self.transaction() as txn:
                 self._site_keys = read_keys(txn, self.db["groups"], self.groups, "site")
@@ -720,10 +726,10 @@ class Tables:
         return read
 
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
-        """Yield the page columns by blocks of pages: (id of the first page, read-only columns of the pages).
+        """Yield all page columns, in parts: (id of the part's first page, read-only columns of its pages).
 
-        ``names``: only these columns, copied out of the file, several blocks together; None: all columns,
-        with those of `optional_columns`, block by block.
+        ``names``: only these columns, a part for several blocks; None: all columns, with those of
+        `optional_columns`, a part for each block. Columns stay valid after the next part is read.
         """
         count, together = -(-self.merged_pages // self.block_rows), 1 if names is None else _BLOCKS_TOGETHER
         kinds = self.optional_columns() if names is None else ()
@@ -765,7 +771,7 @@ class Tables:
     # --- columns with optional ones
 
     def optional_columns(self) -> tuple[PageColumns, ...]:
-        """Tables of optional columns: `PAGE_COLUMNS`, less `REFRESH_VALUES` if no gain was ever measured."""
+        """Tables of optional columns: `PAGE_COLUMNS`, without `REFRESH_VALUES` if no gain was measured."""
         with self.transaction() as txn:
             measured = self.get_meta(txn, QUERY_LOG) is not None
         return PAGE_COLUMNS if measured else (HINTS, WEIGHTS, LINKS)

@@ -107,7 +107,7 @@ def verify(path: Path, *, deep: bool) -> Verification:
     StoreError where there is no store to read, StoreDamagedError where it cannot even be opened.
     """
     with closing(Environment(path, readonly=True)) as environment:
-        if problem := check_pages(path):
+        if problem := check_tree_pages(path):
             return Verification([problem], "")
         tables = Tables(environment, open_tables(environment, USUAL.block_rows))
         for _ in range(_ATTEMPTS):
@@ -132,7 +132,7 @@ def _check_tables(tables: Tables, deep: bool) -> list[str]:
     return list(problems(tables) if deep and tables.fold_marker is None else _ids(tables))
 
 
-def check_pages(path: Path) -> str:
+def check_tree_pages(path: Path) -> str:
     """Return a sentence if LMDB cannot read all B-tree pages of the store's file, else ""."""
     problem = read_all_pages(path)
     return f"{DATA}: LMDB cannot read its pages ({problem})" if problem else ""
@@ -192,7 +192,10 @@ def _ids(tables: Tables) -> Iterator[str]:
 
 
 def problems(tables: Tables) -> Iterator[str]:
-    """Yield a sentence per problem of a store, all derived values recomputed. Memory: 50 bytes per page."""
+    """Yield a sentence per problem among a store's tables, for `verify`, with all derived values recomputed.
+
+    Checksums and the file are the matter of `verify`. Memory: 50 bytes per page.
+    """
     if tables.fold_marker is not None:
         yield f"the fold of cycle {tables.last_cycle + 1} is not complete: open the store for writing"
         return
@@ -228,7 +231,7 @@ def _cycles(tables: Tables) -> Iterator[str]:
 
 
 def _pages(tables: Tables) -> Iterator[str]:
-    """Yield a problem for each block of columns without its pages, and each page without one request."""
+    """Yield a problem for each block of columns with a wrong number of pages, and each page without a URL."""
     pages = tables.merged_pages
     for first, block in tables.blocks():
         keys = block["key"]
@@ -256,9 +259,9 @@ class Derived(NamedTuple):
 
 
 def derive(tables: Tables) -> Derived:
-    """Recompute page columns, directory sums and trust from stored visits and claims: 60 bytes per page.
+    """Recompute page columns, directory sums and trust from stored visits and claims.
 
-    Raises StoreDamagedError for visits, claims or directories that no store can have.
+    Memory: 60 bytes per page. Raises StoreDamagedError for visits, claims or directories that cannot be.
     """
     pages, last = tables.merged_pages, tables.last_cycle
     groups = [block["group"] for _, block in tables.blocks(["group"])]
@@ -318,7 +321,6 @@ def _history(tables: Tables) -> Iterator[str]:
 
 
 def _sums(tables: Tables, expected_sums: dict[int, Array]) -> Iterator[str]:
-    """Yield differences between the stored and the expected sums of visits by directory."""
     for cycle, expected in expected_sums.items():
         stored = tables.group_visits(cycle)
         # Expected changes follow from dropped visits, too.
@@ -347,7 +349,10 @@ def _in_words(visits: tuple[Any, ...] | None) -> str:
 
 
 def has_all_visits(columns: Columns, dropped: int) -> npt.NDArray[np.bool_]:
-    """Mask of the pages whose visits are all stored, if those up to the cycle `dropped` were deleted."""
+    """Mask of the pages that have no deleted visits, by ``first_cycle`` and ``n``.
+
+    ``dropped``: last cycle whose visits were deleted; 0: none.
+    """
     first, unjudged = columns["first_cycle"], columns["n"] == 0
     return np.asarray((first > dropped) | (first == 0) & unjudged | (dropped == 0))
 
@@ -421,11 +426,10 @@ def _directories(tables: Tables) -> Iterator[str]:
 
 
 def _gains(tables: Tables) -> Iterator[str]:
-    """Yield a problem if the columns `REFRESH_VALUES` differ from the sums of stored gains."""
     gains = Gains(tables)
     if gains.log is None:
         return
-    expected, dropped = gains.counted(), tables.dropped >= gains.since
+    expected, dropped = gains.summed_up(), tables.dropped >= gains.since
     stored = tables.all_values(REFRESH_VALUES)
     # What dropped visits gained is in columns only.
     wrong = stored["dq_n"] < expected["dq_n"]
