@@ -40,7 +40,7 @@ NOT_FOR_FETCHERS: Final = frozenset(
         "REQUEST_FINGERPRINTER_CLASS", "SCHEDULER", "SPIDER_MIDDLEWARES",
     )
 )  # fmt: skip
-"""Settings of a crawl that are not sent to fetchers, as its own process (the owner) does that work."""
+"""Settings of a crawl that fetchers do not get: they are for work of the crawl's own process (the owner)."""
 FETCHERS_ALONE: Final = {"LOGSTATS_INTERVAL": 0, "TELNETCONSOLE_ENABLED": False, "MEMUSAGE_ENABLED": False}
 OWNER_ALONE: Final = {
     "DOWNLOAD_HANDLERS": {"http": HANDLER, "https": HANDLER},

@@ -38,7 +38,7 @@ _BATCH: Final = 32
 _RESERVE_BYTES: Final = 65_536
 """Spare room for the pages of the file that one more text touches."""
 _SIGN: Final = 2**63
-"""Offset of keys and fingerprints in the file: SQLite's integers are signed."""
+"""Offset of keys and fingerprints in the file, because SQLite's integers are signed."""
 # `older`: ids of texts that are not their page's newest. AUTOINCREMENT never repeats an id, so that an id
 # whose text is gone does no harm there.
 _TABLES: Final = """

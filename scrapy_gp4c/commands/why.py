@@ -301,7 +301,6 @@ def nearest(project: Project, store: Store, url: str) -> list[str]:
 
 
 def _in_common(one: str, other: str) -> int:
-    """Return the length of the common prefix of two texts."""
     differing = (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))
 

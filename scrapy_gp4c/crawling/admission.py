@@ -308,7 +308,7 @@ class Admission:
                 yield url
 
     def admit(self, request: Request) -> bool:
-        """Queue or drop a request; returns whether it was queued, by a visit or as no page's."""
+        """Queue or drop a request, which may be no page's; returns whether it was queued."""
         mark, weight = request.meta.get(META), None
         if isinstance(mark, Claim) and self._cycle.is_under_way(mark):
             return self._queue_again(request, mark)
@@ -330,7 +330,7 @@ class Admission:
         return self._admit_page(request, weight, has_wishes)
 
     def _queue_again(self, request: Request, claim: Claim) -> bool:
-        """Queue a retry or redirect, free of budget, of a visit under way; False: the visit has ended."""
+        """Queue a retry or redirect of a visit under way, outside the budget; False: the visit has ended."""
         claim = dataclasses.replace(claim, host=None)
         urls = list(request.meta.get("redirect_urls", ()))
         returns = urls.count(request.url)
@@ -426,7 +426,7 @@ class Admission:
         return None if path is None else read_query_log(path)
 
     def _note_link(self, page: int, finder: int, request: Request, statistic: str) -> bool:
-        """Skip (False) a request for a page without a visit, under `statistic`; note the link of `finder`."""
+        """Skip a request for a page without a visit so far, and note the link; returns False for `admit`."""
         store = self._cycle.store
         self._stats.inc_value(statistic)
         if finder not in (UNKNOWN_FINDER, START) and (page, finder) not in self._links:

@@ -606,16 +606,15 @@ class Refusal(NamedTuple):
     request: Request
     host: str
     until_s: float
-    """Until when it wants no other request, s since 1970; 0: it does not say."""
+    """Until when the host wants no other request, s since 1970; 0: it does not say."""
     good: int
-    """Number of good answers of the host in this run before it."""
+    """Number of good answers of the host in this run before this one."""
 
 
 class PlannedPages:
     """Plan of a cycle over all its rounds, looked up by page."""
 
     def __init__(self, plan: npt.NDArray[Any]) -> None:
-        """Take the plan, dtype `PLAN`."""
         self._plan = plan
         self.pages: Pages = np.ascontiguousarray(self._plan["page"])
         """Planned pages in the order of the plan."""
@@ -704,7 +703,7 @@ class Cycle:
         """Doubtful answers whose callbacks may still ask for the page again."""
         self.repeats = Repeats(store, settings.trap_pages)
         self.chosen_left_out = 0
-        """Number of visits chosen by the policy that were left out, as their sites are left alone, say."""
+        """Number of visits that the policy chose and that are left out, as where a site is left alone."""
         self._doubted: dict[int, tuple[HeldVisit, str, bool]] = {}
         """Page -> its doubtful visit, its host, and whether it is planned."""
         self.asked_again: set[int] = set()

@@ -296,7 +296,7 @@ class NearPages(NamedTuple):
     pages: dict[int, Changed]
     """Fingerprint of the copy before -> changed page."""
     from_far: int
-    """Number of them whose copies before were far from the new text."""
+    """Number of these pages whose copies before were far from the new text."""
     halved: dict[int, Changed]
     """Fingerprint as above -> page that lost half of its words; empty if the page judged last did not."""
 
@@ -348,7 +348,7 @@ class SharedTexts:
     def to_take_back(self, site: str, copy: Changed) -> list[Changed]:
         """Return changed pages that came to the text of `copy`, an unchanged page, each once in a cycle.
 
-        Their sites have probably sent them the answer of that page by mistake.
+        The site has probably sent them the answer of that page by mistake.
         """
         text = site, copy.copy
         if self.unchanged.get(text) is None or unpack(copy.notes).words < MIN_WORDS:

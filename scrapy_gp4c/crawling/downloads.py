@@ -64,7 +64,7 @@ class Downloads:
         self._awaited: dict[Claim, str | None] = {}
         """Visit that the policy waits for -> downloader slot; None: a delay keeps it behind another visit."""
         self._new_outcomes = 0
-        """Number of outcomes of such visits since a round was planned ahead."""
+        """Number of outcomes that the policy waited for, since a round was planned ahead."""
         self._queued: frozenset[str] = frozenset()
         self._in_vain: frozenset[str] = frozenset()
         """Hosts of queued pages when a round planned ahead brought samples: it gave no other host a page."""

@@ -168,7 +168,7 @@ class Feeder:
         """Page -> how often it was to be queued and its request lacked a value or secret."""
         self._unasked: dict[int, tuple[StoredRequest, list[str]]] = {}
         """Page that only the spider can request -> its stored request, and names of what that lacks."""
-        self.not_left: set[int] = set()
+        self.unreplaced: set[int] = set()
         """Pages that only the spider can request, and whose visits no other pages have got yet."""
         self.extend(pages)
 
@@ -224,7 +224,7 @@ class Feeder:
 
     def take_unasked(self) -> list[int]:
         """Return pages whose requests only the spider can make, and did not make so far; each only once."""
-        unasked, self.not_left = self.not_left, set()
+        unasked, self.unreplaced = self.unreplaced, set()
         return [page for page in unasked if not self._cycle.is_claimed(page)]
 
     def end_unasked(self) -> None:
@@ -348,7 +348,7 @@ class Feeder:
                 self._frontier.extend([finder - 1])
                 return
         self._unasked[page] = stored, lacks
-        self.not_left.add(page)
+        self.unreplaced.add(page)
         if stored.get("lacks"):
             extra = {"spider": self._rebuilder.spider}
             log_first(self._cycle.stats, SECRET_NOT_GIVEN, secret_not_given(stored), extra)

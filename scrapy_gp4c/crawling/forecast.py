@@ -126,7 +126,7 @@ class PagesInMemory:
 
 
 TIMELESS = frozenset(terminals.STATE) - {"last_cycle", "first_cycle", "found_cycle"}
-"""Columns that only visits change: a score of these alone is the same in every cycle until then."""
+"""Columns that only visits change: a score of these alone stays the same until a visit."""
 
 
 class Forecast(NamedTuple):

@@ -40,11 +40,10 @@ class Measuring:
     """Search index of a crawl, kept in step with the store, that measures gains of visits."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        """Open the search index of a store that is open for writing, and bring both in step with the
-        settings.
+        """Open the search index of a store that is open for writing.
 
-        Gains begin anew if the settings' log of queries has changed. Raises QueryLogError, SearchIndexError
-        or StoreError.
+        Gains are summed up anew if `settings` have another log of queries. Raises QueryLogError,
+        SearchIndexError or StoreError.
         """
         assert settings.query_log is not None
         self._store, self._settings = store, settings

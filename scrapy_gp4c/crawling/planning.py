@@ -160,9 +160,10 @@ def _sites_alive(known: KnownPages, gone_after: int) -> Array:
 def note_recovery(store: Store, left_alone: Collection[str]) -> None:
     """Let failing pages of sites that are back from an outage be due at once; call before a cycle is closed.
 
-    A site is back if a page of it that had failed answers in this cycle, and the cycle before left the site
-    alone, or else if all its pages ever asked for, at least two, had failed. Gone pages (404) wait on, and so
-    do those that it refuses for ever. ``left_alone``: hosts that this cycle leaves alone.
+    A site was out if the cycle before left it alone, or if all its pages ever visited had failed. It is back
+    if one of these answers in this cycle, which in the second case had failed twice. Of a site left alone,
+    pages that were gone (404) or that it refuses for ever wait on. ``left_alone``: hosts that this cycle
+    leaves alone.
     """
     visits = store.open_visits()
     answered = np.unique(visits["page"][~among(visits["outcome"], FAILED)])

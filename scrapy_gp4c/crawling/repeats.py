@@ -135,7 +135,6 @@ class UrlParts:
     """
 
     def __init__(self, store: Store) -> None:
-        """Take the store, whose newest record of a cycle has the samples."""
         self._store = store
         self._before: dict[str, list[int]] = store.newest_record("url_parts").get("url_parts", {})
         self._now: defaultdict[str, dict[int, list[str]]] = defaultdict(dict)
@@ -228,7 +227,7 @@ class Scope(NamedTuple):
     site: str
     prefix: str
     has_query: bool
-    """Whether their URLs have a query."""
+    """Whether the URLs of the pages have a query."""
 
 
 def scopes_of(url: str) -> list[Scope]:

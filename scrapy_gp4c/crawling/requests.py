@@ -107,7 +107,7 @@ class Claim:
     kind: str
     score: float
     host: str | None
-    """Host of which the feeder lets only so many pages into the queue; None: it did not queue the page."""
+    """Host in whose window the feeder counts the queued page; None: the feeder did not queue it."""
     run: int
     """Token of the run that began the visit: a JOBDIR brings back visits of earlier runs."""
 

@@ -306,7 +306,7 @@ class Run:
     @property
     def _has_rest(self) -> bool:
         cycle = self.cycle
-        waiting = bool(self._admission.waiting_for_twins or self._feeder.not_left)
+        waiting = bool(self._admission.waiting_for_twins or self._feeder.unreplaced)
         has_rest = cycle.has_left_out or cycle.first_visits.has_waiting or cycle.has_to_ask_again
         return (waiting or has_rest) and not cycle.failure
 

@@ -869,8 +869,8 @@ def plain_outcome(response: Response, request: Request) -> str | None:
 def markup_sum(response: Response, ignored: tuple[str, ...], *, follows: bool) -> int:
     """Return the checksum of the data in a page's markup, and of its links if the callback `follows` links.
 
-    0 for a page without either, for an answer that is not HTML, or one that is too long. ``ignored``: query
-    parameters that are left out of links.
+    0 for an answer that is not HTML or is too long, and without data if the callback follows no links.
+    ``ignored``: query parameters of links that do not count.
     """
     if isinstance(response, FetchedResponse):
         return response.result.markup_sum
@@ -884,7 +884,8 @@ def markup_sum(response: Response, ignored: tuple[str, ...], *, follows: bool) -
 def has_same_markup(notes: bytes | None, markup: int, *, follows: bool) -> bool:
     """Whether `markup`, a `markup_sum`, is that of the page's copy, by its packed `notes`.
 
-    Without notes, or with a sum of 0, it is not known: False if the callback `follows` links, else True.
+    If the callback `follows` links, missing notes or a `markup` of 0 mean False; else missing notes mean
+    True.
     """
     if notes is None or (follows and not markup):
         return not follows

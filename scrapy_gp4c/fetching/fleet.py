@@ -123,7 +123,7 @@ class FetcherState:
     load: int = 0
     """Number of its pages, counted as for `PAGES_A_REQUEST`; computed before batches are cut."""
     is_reserved: bool = False
-    """Whether the fetcher gets a single page only, as others have died of that."""
+    """Whether the fetcher gets a single page only, because other fetchers have died of that page."""
     lost_pages: WeakSet[PendingPage] = field(default_factory=WeakSet)
     """Pages that were taken back from it since its last reply."""
 

@@ -336,7 +336,7 @@ def has_text(fingerprint: int) -> bool:
 
 
 def is_changed(a: int, b: int, threshold: int) -> bool:
-    """Whether two fingerprints differ in at least `threshold` bits, or just one is of a page with text."""
+    """Whether two fingerprints differ in `threshold` bits or more, or just one of them has text, or is 0."""
     return distance(a, b) >= threshold or (a == 0) != (b == 0) or has_text(a) != has_text(b)
 
 
