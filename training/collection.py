@@ -83,7 +83,7 @@ def draw_sample(
 
 
 def overview(path: Path) -> dict[str, str]:
-    """Names and values of thesis Table 4.1, of a history file or a store, and the changes per page and cycle.
+    """Rows of thesis Table 4.1 for a history file or a store, and the changes per page and cycle.
 
     Raises HistoryError as `read_history`.
     """

@@ -205,7 +205,7 @@ def _library() -> Any:
 
 
 class RecordedCycles(NamedTuple):
-    """Mapping of a history's cycles to those of its file, of which it is a part or takes several as one."""
+    """Mapping of a history's cycles to those of its file, if the history is a part or has longer cycles."""
 
     first: int = 0
     """Cycles of the history's length that the file has before the history's first cycle."""
@@ -290,7 +290,7 @@ def read_copies(path: Path) -> StoredCopies:
 
 
 LEAST_PAGES: Final = 2
-"""Least number of pages that have a word, for it to count: a word of one page relates it to no other."""
+"""A word counts if at least so many pages have it: a word of one page relates it to no other."""
 
 
 def group_copies(

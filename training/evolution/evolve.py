@@ -35,7 +35,7 @@ from scrapy_gp4c.scoring.sizes import UNSIZED
 
 
 def uses_related_pages(names: Collection[str]) -> bool:
-    """Whether one of the terminals `names` describes related pages, as of the site or cluster."""
+    """Whether one of the terminals `names` describes related pages, such as those of the site or cluster."""
     related_columns = set(terminals.ROUND) - {"draw", "spent"}
     return not related_columns.isdisjoint(terminals.columns_of(names))
 

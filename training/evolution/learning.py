@@ -126,8 +126,7 @@ class ProgressListener(Protocol):
         """Note that `texts` more individuals of the generation are evaluated."""
 
     def first_fitness(self, fitness: float) -> None:
-        """Best fitness of the first evolution run's first generation, while the other runs wait for
-        theirs."""
+        """Best fitness of the first run's first generation, reported before the other runs have theirs."""
 
     def best(self, fitness: Sequence[float]) -> None:
         """Best fitness so far of every evolution run, after each generation."""

@@ -314,7 +314,7 @@ class SerialExecutor(Executor):
 
 @contextmanager
 def workers(jobs: int = 1, backend: str = "processes", scheduler: str | None = None) -> Iterator[Workers]:
-    """Context with `Workers`, as an `Evaluator` needs them, which are stopped at its end.
+    """Context with `Workers` for an `Evaluator`, which are stopped at the context's end.
 
     ``jobs``: number of processes; 1: none but this one; -1: one per processor. ``backend``: ``processes`` of
     this machine, or ``dask`` with ``scheduler``, the address of a cluster's scheduler. Raises LearningError

@@ -63,8 +63,7 @@ class CrawlOutcomes:
 
 
 def window(outcomes: CrawlOutcomes, max_errors: int) -> tuple[int, int] | None:
-    """Window of cycles (start, stop), start + 1..stop, with the most outcomes of suitable pages; None: no
-    pages.
+    """Window of cycles start + 1..stop with the most outcomes of suitable pages; None: there are none.
 
     A suitable page had a copy in cycle `start`, and at most `max_errors` cycles since have no outcome. A
     window begins and ends with a cycle that compared `COLLECTED_SHARE` of its pages, and has at most

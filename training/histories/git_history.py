@@ -69,12 +69,10 @@ def read_repository(
     mass_share: float = 0.2,
     advance: Callable[[int], object] = lambda cycle: None,
 ) -> RepositoryPages:
-    """Read the pages of a repository and their changes; `advance` is called with the number of each cycle
-    begun.
+    """Read the pages of a repository and their changes; call `advance` with each cycle's number.
 
     ``include``: shell patterns, of which a path must match one (``*`` also matches ``/``). Raises
-    HistoryError for a directory that is no repository, a branch that does not reach the start of the window,
-    and patterns that match no page.
+    HistoryError for no repository, a branch that begins within the window, and patterns without a page.
     """
     git_log.check_repository(path)
     line = git_log.first_parent_line(path)
@@ -113,7 +111,7 @@ def read_repository(
 def first_and_last(
     path: Path, line: git_log.FirstParentLine, seen: npt.NDArray[np.intp], include: Sequence[str]
 ) -> tuple[set[bytes], set[bytes]]:
-    """Files of the first download, and those of the last, that match one of the patterns ``include``."""
+    """Files of the first download, and files of the last, that match one of the patterns ``include``."""
     pattern = re.compile("|".join(map(fnmatch.translate, include)))
     first, last = (
         {file for file in git_log.files(path, line.commits[count - 1]) if pattern.match(_text(file))}
@@ -257,8 +255,7 @@ def build(
     mass_share: float = 0.2,
     progress: Callable[[str, int], object] = lambda name, cycle: None,
 ) -> tuple[CycleWindow, list[RepositoryPages]]:
-    """Read the pages of all repositories over one window; without ``end_s`` it ends with the newest of their
-    last commits.
+    """Read the pages of all repositories over one window, which ends at ``end_s`` or the newest commit.
 
     ``progress`` is called with a repository's name and the cycles of it that are done. Raises HistoryError as
     `read_repository` does, and for two repositories of one name.

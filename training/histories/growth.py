@@ -32,7 +32,7 @@ from training.histories.from_store import CrawlOutcomes, flipped_of
 from training.histories.history import ChangeHistory, known_or_none, weights_or_none
 
 NO_FINDER: Final = -1
-"""In place of the finder (the page that links to a page): none, as the page is a start request."""
+"""Finder (page that links to a page) of start requests, which have none."""
 LINK: Final = np.dtype([("source", "<i4"), ("target", "<i4"), ("anchor", "<f2")])
 """Link: positions of linking and linked page; share of a query log's words that its text has."""
 

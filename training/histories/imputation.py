@@ -20,7 +20,7 @@ RATE_RANGE: Final = (1e-6, 40.0)
 
 
 def unchanged_gaps(changed: Bits, observed: Bits) -> Bits:
-    """Unobserved cycles in which nothing changed, as the next visit found no change: bool ``[D, P]``.
+    """Unobserved cycles in which nothing changed, because the next visit found no change: bool ``[D, P]``.
 
     ``changed``, ``observed``: bool ``[D, P]``.
     """

@@ -216,8 +216,7 @@ def _twice(path: Path, name: str, row: int, number: bytes) -> HistoryError:
 def _chosen_rows(
     path: Path, name: str, columns: int, position: dict[bytes, int], others: Counter[str]
 ) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield number and fields of the line of every page in `position`; ``others`` counts lines about other
-    URLs.
+    """Yield number and fields of each line about a page in `position`; ``others`` counts the other lines.
 
     Raises HistoryError for a second line of a page.
     """

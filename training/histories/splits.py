@@ -41,12 +41,11 @@ def page_folds(pages: int, k: int, seed: int) -> list[npt.NDArray[np.int64]]:
 
 
 def site_folds(site: npt.NDArray[np.int32], k: int, seed: int) -> list[npt.NDArray[np.int64]]:
-    """Draw k folds of whole sites; each is an array of pages, ascending int64. ``site``: of each page, int32
-    ``[P]``.
+    """Draw k folds of whole sites; each is an array of pages, ascending int64.
 
-    Each fold gets one of the k largest sites, drawn from `seed`, one of the k next largest, and so on
-    (random blocks): folds have as many sites, to within one, and differ in pages by no more than the largest
-    site. Raises HistoryError if there are fewer sites than folds.
+    ``site``: of each page, ``[P]``. Each fold gets one of the k largest sites, drawn from `seed`, one of the
+    k next largest, and so on (random blocks): folds have as many sites, to within one, and differ in pages
+    by no more than the largest site. Raises HistoryError if there are fewer sites than folds.
     """
     sites, number, pages = np.unique(site, return_inverse=True, return_counts=True)
     if not 1 <= k <= len(sites):
@@ -72,8 +71,7 @@ def units_of(history: ChangeHistory, division: Division) -> npt.NDArray[np.int32
 
 
 def sampled_sites(site: npt.NDArray[np.int32], share: float, seed: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Draw whole sites at random, and return their pages, ascending int64. ``site``: of each page, int32
-    ``[P]``.
+    """Draw whole sites (``site``: of each page, ``[P]``) at random, and return their pages, ascending.
 
     Every site has the same chance, `share`; at least one is drawn. The draw is systematic: from a random
     start, every 1 / `share`-th site in order of size, so that large and small ones come in their proportion.

@@ -218,8 +218,7 @@ class Experiment(NamedTuple):
     """Key of `PRESETS`."""
 
     def run(self, jobs: int) -> ExperimentResults:
-        """Learn all functions on ``jobs`` processes (-1: one per processor), and replay them on the test
-        sets.
+        """Learn all functions on ``jobs`` processes (-1: one per processor), and replay them on test sets.
 
         Raises HistoryError or LearningError as `training.evolution.learning.learn` does, Gp4cError for the
         directory of another experiment. After a KeyboardInterrupt the same call goes on where it stopped.

@@ -496,8 +496,7 @@ class _RefreshValues:
 
 
 class ReplayEvidence:
-    """Evidence of a replay for a policy (`scrapy_gp4c.policies.base.Evidence`): all pages, and the visits
-    so far."""
+    """Pages and visits of a replay, as a policy reads them (`scrapy_gp4c.policies.base.Evidence`)."""
 
     def __init__(self, prepared: PreparedHistory, columns: tuple[str, ...]) -> None:
         """``columns``: state columns that policy and score function read."""

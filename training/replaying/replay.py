@@ -211,8 +211,7 @@ def variant_for(history: ChangeHistory | PreparedHistory, function: ScoreFunctio
 
 
 def can_replay(history: ChangeHistory | PreparedHistory, function: ScoreFunction | Baseline | None) -> bool:
-    """Whether `history` has the data that `function` reads; baselines and the oracle (None) read changes
-    alone.
+    """Whether `history` has the data that `function` reads; None, the oracle, reads changes alone.
 
     Directories need names of pages, clusters a file of groups, refresh values contents and a log of queries.
     """

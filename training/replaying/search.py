@@ -116,8 +116,7 @@ Versions = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class VersionSearch:
-    """Answers of a search engine over all versions: E scored entries, by query, then score descending, then
-    page."""
+    """Answers of a search engine over all versions: E entries, by query, then score descending, then page."""
 
     workload: Workload
     page_of_version: Versions
@@ -242,10 +241,9 @@ def single_scores(
 def search(
     corpus: Corpus, workload: Workload, scoring: str, importance: Floats | None = None, cycle: int = 0
 ) -> VersionSearch:
-    """Make a `VersionSearch`: score and sort all versions for all queries; ``corpus``: of the workload's
-    terms.
+    """Make a `VersionSearch`: score and sort all versions for all queries of `workload`.
 
-    ``cycle``: cycle of idf and mean length.
+    ``corpus``: of the workload's terms; ``cycle``: cycle of idf and mean length.
     """
     statistics = statistics_of(corpus, cycle)
     single = single_scores(corpus, scoring, statistics, importance)
@@ -317,8 +315,7 @@ class WorkloadPlan(NamedTuple):
 
 
 def draw(contents: ContentHistory, plan: WorkloadPlan) -> Workload:
-    """Draw queries: for each a page, a cycle, a heading of its text, and consecutive words of it without stop
-    words.
+    """Draw queries: consecutive words (without stop words) of a heading of a page's text in a cycle.
 
     Page and cycle are uniform. Frequencies fall with the rank in a drawn order of the distinct queries.
     Raises QueryLogError for texts without headings.
