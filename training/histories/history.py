@@ -37,7 +37,7 @@ class Impact:
     gain: npt.NDArray[np.float32]
     """By page, held version and live version: delta-Q_A of the refresh, in ppm of cycle 0's usefulness."""
     quality: Callable[[Ints], Floats] | None = None
-    """Exact search quality ``[C]`` of copies in the last C cycles, versions ``[C, P]``; None: pages lack."""
+    """Exact search quality ``[C]`` of copies ``[C, P]`` in the last C cycles; None: pages are missing."""
     difference: npt.NDArray[np.float32] | None = None
     """``[D, P]``: share of the shingles in which a page's text of each cycle differs from that before."""
     clicks: Callable[[], Floats] | None = None

@@ -40,7 +40,7 @@ class Neighbours:
         page_names: Sequence[str] | None,
         weight: npt.NDArray[np.float64] | None = None,
     ) -> None:
-        """Without ``page_names`` (paths or URLs), whose directories group pages, ``site`` alone groups them.
+        """Pages are grouped by the directories in ``page_names`` (paths, URLs), or else by ``site`` alone.
 
         ``weight``: importance of pages, from which `popularity` follows.
         """

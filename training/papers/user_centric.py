@@ -3,7 +3,8 @@
 All copies are current at first; then a budget of pages is refreshed in every cycle. Quality is that of the
 search engine's answers to a workload of queries, mean over the cycles, each after its refreshes. What a
 policy knows of pages is estimated from the whole of the cycles, as in the paper (section 6.2), from the first
-half and judged on the second, or from its own visits alone. Arrays ``[P]`` have a number for each page.
+half and judged on the second, or from its own visits alone. SBR and EBR are the paper's staleness-based and
+embarrassment-based refreshing. Arrays ``[P]`` have a number for each page.
 """
 
 import difflib
@@ -252,10 +253,7 @@ def _by_priority(rate: Floats, budget: int) -> Callable[[int, Ints], Ints]:
 
 
 def _in_slots(trial: Trial, policy: str, tau: float, budget: int) -> Callable[[int, Ints], Ints]:
-    """Return a function for `Trial.judge` that chooses pages by `planned_refreshes`.
-
-    The rest of the budget goes to pages refreshed longest ago.
-    """
+    """Return a function for `Trial.judge`: `planned_refreshes`, and then pages refreshed longest ago."""
     rows = planned_refreshes(trial, policy, tau, budget)
 
     return lambda cycle, last: with_oldest(rows[cycle - trial.first - 1], last, budget)
@@ -347,7 +345,7 @@ def halves(trial: Trial) -> Halves:
 
 
 def _forecasts_of_gains(updates: Updates, pages: int) -> dict[str, Floats]:
-    """Forecasts of each page's gain, as terminals compute them: of its last `LAST`, decayed, last visit."""
+    """Forecasts of each page's gain from its `LAST` last gains, from decayed ones, and from the last one."""
     state = {name: np.zeros(pages, dtype) for name, dtype in refresh_value.COLUMNS.items()}
     count = np.bincount(updates.page, minlength=pages)
     nth = np.arange(len(updates.page)) - np.repeat(np.cumsum(count) - count, count)

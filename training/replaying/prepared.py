@@ -178,7 +178,7 @@ class _Numbers:
         """For each state, the scored cycles before a page can first be in it."""
 
     def of(self, state: dict[str, Array], rows: int, visits: int) -> list[int]:
-        """Numbers of the ``rows`` states in columns; new states get the next number, and ``visits``."""
+        """Numbers of ``rows`` states in columns; a new one gets the next number, and ``visits`` is noted."""
         columns = (values.tolist() for values in state.values())
         out = []
         for key in zip(*columns, strict=True) if state else [()] * rows:
@@ -479,7 +479,7 @@ def penalties(weights: FixedPointWeights, pages: Ints, missed: npt.NDArray[Any])
 
 
 def _prefixes(pages: int, k: int, salts: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint32], Ints]:
-    """First pages by draw in each scored cycle, in order, and where each cycle starts in these.
+    """Pages with the smallest draws in each scored cycle, in order, and where each cycle starts in these.
 
     Picking w of m pages of equal score takes a walk over about w * P / m pages in this order, or a draw for
     each of the m. So walks pay up to sqrt(w * P) pages, and never beyond sqrt(k * P).

@@ -113,7 +113,7 @@ def _take(candidates, drawn, k, count, is_open, visited, kinds):
 
 @outer
 def first_pages(each, drawn, places):
-    """Return the pages to sample first in every group, at most `each` of one: those with the highest draws.
+    """Pages to sample first in every group, at most `each` of one, which have the highest draws.
 
     Returns these pages; where each group begins in them, and at last their number; and the groups.
     """

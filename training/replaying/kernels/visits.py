@@ -210,7 +210,7 @@ def _judge_long(cycle, before, pages, facts, again):
 
 @inner
 def _count_again(cycle, again, lanes, again_count):
-    """Count pages in `again_count`, by the cycle of their next change after one found; `lanes`: scratch."""
+    """Count changed pages in `again_count`, by the cycle of their next change; `lanes`: scratch."""
     lanes[:] = 0
     for r in range(again.size):
         lanes[again[r] * np.uint64(LANES) + np.uint64(r & (LANES - 1))] += 1
