@@ -4,7 +4,7 @@
 """
 
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -39,6 +39,8 @@ MAX_CHANGED: Final = 50
 """Number of a site's last changed pages that a new text is compared with."""
 MIN_NEAR_PAGES: Final = 4
 """Fewest pages whose near texts are doubtful, if they are two thirds of the changed pages, too."""
+LOST: Final = 0.8
+"""Share of a copy's words below which a text is doubtful if two thirds of the visited pages lost as much."""
 MAX_MARKED_WORDS: Final = 300
 """Words from which on one of `MARKS` proves nothing: long pages write about challenges."""
 UNLIKE_BITS: Final = 14
@@ -97,7 +99,11 @@ class AnswerFeatures(NamedTuple):
     is_halved: bool = False
     """Whether it lost more than half of its words, or has them twice, as many pages of the site.
 
-    Or it lost them while it is doubted."""
+    Or it lost them while it is doubted, or it lost a fifth of them as two thirds of the visited pages."""
+    is_alternating: bool = False
+    """Whether it is back at its text before the last change, as half of the site's changed pages are.
+
+    Not after a text that was doubted before it was believed, as a block is."""
     is_short: bool = False
     """Whether it is unlike the copy, and has less than `MAX_MARKED_WORDS` and a third of the copy's words."""
     is_gate: bool = False
@@ -129,6 +135,9 @@ def has_header(name: str, values: str) -> Callable[[AnswerFeatures], bool]:
 
 
 OTHER_LANGUAGE: Final = "another language than the page had"
+ALTERNATING: Final = "the text before the last change, as half of the site's changed pages have theirs"
+NO_REFUSALS: Final = (None, OTHER_LANGUAGE, ALTERNATING)
+"""Reasons for which a site is not left alone; None: there is no doubt."""
 RULES: Final = (
     Rule(
         "a challenge of Cloudflare",
@@ -169,9 +178,14 @@ RULES: Final = (
         "public bug reports of change monitors: blocks that name an incident, a time, an IP or the URL",
     ),
     Rule(
-        "half of the text or twice the text, as many pages of the site or as at the last visit",
+        "a part of the text or twice the text, as many pages of the site or as at the last visit",
         lambda answer: answer.is_halved,
         "public bug reports of change monitors: teasers while a login is lost, pages in one body twice",
+    ),
+    Rule(
+        ALTERNATING,
+        lambda answer: answer.is_alternating,
+        "public bug reports of change monitors: tests of variants, servers with other versions or languages",
     ),
     Rule(
         "a redirect that many pages share in this cycle",
@@ -286,8 +300,8 @@ class NewText(NamedTuple):
 
     fingerprint: int
     page: Changed
-    is_halved: bool
-    """Whether it has less than half of the words of the copy before, or twice the same."""
+    kept: float
+    """Share of the words of the copy before that it has; 0 if it has the same twice."""
 
 
 class NearPages(NamedTuple):
@@ -299,6 +313,8 @@ class NearPages(NamedTuple):
     """Number of these pages whose copies before were far from the new text."""
     halved: dict[int, Changed]
     """Fingerprint as above -> page that lost half of its words; empty if the page judged last did not."""
+    shrunk: dict[int, Changed]
+    """Fingerprint as above -> page with less than `LOST` of its words; empty likewise."""
 
 
 class SharedTexts:
@@ -315,8 +331,10 @@ class SharedTexts:
         self._taken_back: set[int] = set()
         self._visited: Counter[str] = Counter()
         """Site, or "" for all -> number of visited pages."""
-        self._returned: Counter[str] = Counter()
-        """Site -> number of pages that are back at the text before their last change, as after a block."""
+        self._returned: defaultdict[str, set[int]] = defaultdict(set)
+        """Site -> copies of pages that are back at the text before their last change, as after a block."""
+        self._alternating: defaultdict[str, dict[int, Changed]] = defaultdict(dict)
+        """Site -> fingerprint of copy -> page of these whose copy was never doubted."""
 
     def _note(self, site: str, shared: int | str, changed: Changed) -> dict[int, Changed]:
         """Note a changed page; returns fingerprint of copy -> page for all that came to the same text or URL.
@@ -342,8 +360,11 @@ class SharedTexts:
                 pages[page.copy] = page
                 from_far += near_bits(text, page.copy) >= FAR_BITS
         texts.append(new)
-        halved = {text.page.copy: text.page for text in texts if text.is_halved and new.is_halved}
-        return NearPages(pages, from_far, halved)
+        halved, shrunk = (
+            {text.page.copy: text.page for text in texts if max(text.kept, new.kept) < least}
+            for least in (0.5, LOST)
+        )
+        return NearPages(pages, from_far, halved, shrunk)
 
     def to_take_back(self, site: str, copy: Changed) -> list[Changed]:
         """Return changed pages that came to the text of `copy`, an unchanged page, each once in a cycle.
@@ -422,8 +443,17 @@ class SharedTexts:
         visited = self._visited[site]
         is_earlier = page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted
         if is_earlier or not is_changed(page.fingerprint, copy.copy, distance_bits):
-            self._returned[site] += is_earlier
-            return Doubt(reason_of(AnswerFeatures(headers, notes.words, notes.words)))
+            returned, alternating = self._returned[site], self._alternating[site]
+            if is_earlier:
+                returned.add(copy.copy)
+            if is_earlier and not notes.was_believed:
+                alternating[copy.copy] = copy
+            changed = len(self._new_texts.get(site, ())) + len(returned)
+            are_many = len(alternating) >= max(MIN_NEAR_PAGES, changed / 2)
+            is_alternating = are_many and copy.copy in alternating
+            answer = AnswerFeatures(headers, notes.words, notes.words, is_alternating=is_alternating)
+            others = self._to_take_back(alternating, copy.page) if is_alternating else []
+            return Doubt(reason_of(answer), taken_back=others)
         sharing = self._note(site, page.fingerprint, copy)
         redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)
         bits = near_bits(page.fingerprint, copy.copy)
@@ -435,15 +465,18 @@ class SharedTexts:
         is_itself = has_text and all(status in TEMPORARY for status in reasons)
         has_block_kind = page.kind in ("html", "json")
         is_short = is_halved and has_block_kind and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
-        new = NewText(page.fingerprint, copy, is_halved or is_twice)
+        kept = 0.0 if is_twice else page.words / notes.words if has_words else 1.0
+        new = NewText(page.fingerprint, copy, kept)
         near, everywhere = self._note_new_text(site, new), self._note_new_text("", new)
         if are_near(everywhere.from_far, len(self._new_texts[""]), self._visited[""]):
-            near = everywhere._replace(halved=near.halved)  # of many sites, as a proxy blocks them
-        changed = len(self._new_texts[site]) + self._returned[site]
+            # Of many sites, as a proxy blocks them.
+            near = everywhere._replace(halved=near.halved, shrunk=near.shrunk)
+        changed = len(self._new_texts[site]) + len(self._returned[site])
         many_share, many_redirect = (is_shared(len(pages), visited) for pages in (sharing, redirected))
         is_near, many_halved = (
             are_near(pages, changed, visited) for pages in (near.from_far, len(near.halved))
         )
+        many_shrunk = are_near(len(near.shrunk), visited, visited)
         answer = AnswerFeatures(
             headers=headers,
             words=notes.words if page.kind == "bytes" and response.body else page.words,  # bytes have none
@@ -459,7 +492,9 @@ class SharedTexts:
             is_marked=is_marked(response, page.words),
             has_captcha=is_marked(response, page.words, CAPTCHAS),
             is_near=is_near,
-            is_halved=many_halved or (is_halved and was_doubtful and self._returned[site] < MIN_NEAR_PAGES),
+            is_halved=many_halved
+            or many_shrunk
+            or (is_halved and was_doubtful and len(self._returned[site]) < MIN_NEAR_PAGES),
             is_short=is_short and bits >= UNLIKE_BITS,
             is_gate=is_gate,
         )
@@ -469,12 +504,13 @@ class SharedTexts:
             (redirected, many_redirect),
             (near.pages, is_near),
             (near.halved, many_halved),
+            (near.shrunk, many_shrunk),
         ):
             if are_doubtful:
                 earlier += self._to_take_back(pages, copy.page)
         reason = reason_of(answer)
         # Near texts differ the next time, and so do halved ones; translations and other pages are no blocks.
-        is_other = is_near or many_halved or answer.is_other_language or answer.is_of_another
+        is_other = is_near or many_halved or many_shrunk or answer.is_other_language or answer.is_of_another
         return Doubt(reason, reason is not None and page.words > 0 and (many_share or not is_other), earlier)
 
     def remember_doubted(self, fingerprint: int) -> list[int]:

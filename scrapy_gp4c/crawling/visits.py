@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.cycle import Cycle, Refusal, VisitInfo, retry_after
-from scrapy_gp4c.crawling.doubt import MAX_SHARING, NO_DOUBT, OTHER_LANGUAGE, Changed, Doubt, SharedTexts
+from scrapy_gp4c.crawling.doubt import MAX_SHARING, NO_DOUBT, NO_REFUSALS, Changed, Doubt, SharedTexts
 from scrapy_gp4c.crawling.fetched import FetchedResponse, Judgement, KnownCopy, NotFetchedError
 from scrapy_gp4c.crawling.hidden_data import different_part, header_sum
 from scrapy_gp4c.crawling.hints import PageClaims
@@ -497,7 +497,7 @@ class Visit:
                 self._note_doubtful(response, changed.page)
         if doubt.is_remembered and page.fingerprint not in visits.texts.doubted:
             visits.store.amend_record(doubted=visits.texts.remember_doubted(page.fingerprint))
-        if doubt.reason not in (None, OTHER_LANGUAGE):  # that refuses no crawl
+        if doubt.reason not in NO_REFUSALS:
             self._note_doubtful(response, self._claim.page)
 
     @property
@@ -825,6 +825,7 @@ def judge(
         copy.notes,
         copy.distance_bits,
         part_sum(copy.rule.watch, copy.rule.ignore),
+        is_believed=copy.is_believed,
     )
     return Judgement(reading, is_rebased=is_anew, doubt=doubt, notes=notes)
 

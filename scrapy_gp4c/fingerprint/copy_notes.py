@@ -91,7 +91,9 @@ _MARKUP_SUM: Final = struct.Struct("<Q")
 _HIDDEN_SUMS: Final = struct.Struct("<HH")
 _CHANGES: Final = struct.Struct("<IB")
 """Packed `CopyNotes.earlier` and `CopyNotes.returns`."""
-MAX_RETURNS: Final = 255
+MAX_RETURNS: Final = 127
+_BELIEVED: Final = 128
+"""Flag in the byte of `CopyNotes.returns`."""
 LOW: Final = 2**32 - 1
 _END_BYTES: Final = 1_024
 """Length of the end of an HTML page in which its last tag is looked for."""
@@ -129,6 +131,8 @@ class CopyNotes(NamedTuple):
     """Low half of the fingerprint of the copy before this one; 0: there was none."""
     returns: int = 0
     """How often a change brought back the text before the last change."""
+    was_believed: bool = False
+    """Whether the last change was doubted before it was believed."""
     markup_sum: int = 0
     """Checksum of data in the markup, and of the links when the callback followed them last; 0: not known."""
     language: int = 0
@@ -189,11 +193,14 @@ def compared(
     packed: bytes | None,
     distance_bits: int,
     part_sum: int = 0,
+    *,
+    is_believed: bool = False,
 ) -> tuple[PageReading, bytes]:
     """Return `reading` without learned noise, such as clocks, and the packed notes for the new copy.
 
     ``copy``: fingerprint of the page's copy, None if it has none; ``packed``: notes of that copy;
-    ``part_sum``: of the XPaths of the compared part; notes with another one are ignored.
+    ``part_sum``: of the XPaths of the compared part; notes with another one are ignored; ``is_believed``:
+    whether the answer is believed after it was doubted.
     """
     if packed is not None and unpack(packed).part_sum != part_sum:
         copy = packed = None
@@ -207,16 +214,17 @@ def compared(
     elif copy is not None and features is None:
         reading, learned = _compared(response, reading, CopyState(copy, learned, distance_bits))
     total = body_sum(response, features, reading.kept_fingerprint)
-    earlier, returns = before.earlier, before.returns
+    earlier, returns, was_believed = before.earlier, before.returns, before.was_believed
     if copy is not None and is_changed(reading.fingerprint, copy, distance_bits):
         returns = min(returns + (earlier == reading.kept_fingerprint & LOW), MAX_RETURNS)
-        earlier = copy & LOW
+        earlier, was_believed = copy & LOW, is_believed
     return reading, pack(
         notes_of(reading, total, learned, part_sum)._replace(
             asks_password=asks_password(response),
             has_end=has_end(response),
             earlier=earlier,
             returns=returns,
+            was_believed=was_believed,
             markup_sum=before.markup_sum,
             language=language_of(response),
             header_sum=before.header_sum,
@@ -280,7 +288,8 @@ def pack(notes: CopyNotes) -> bytes:
     reasons = sum(1 << REASONS.index(reason) for reason in set(notes.reasons))
     counts = (min(notes.words, 2**32 - 1), min(notes.masked, 2**16 - 1), min(notes.left_out_words, 2**16 - 1))
     kind = KINDS.index(notes.kind) | _PASSWORD * notes.asks_password | _END * notes.has_end
-    changes = _CHANGES.pack(notes.earlier, notes.returns) if notes.earlier else b""
+    returns = notes.returns | _BELIEVED * notes.was_believed
+    changes = _CHANGES.pack(notes.earlier, returns) if notes.earlier else b""
     links = _MARKUP_SUM.pack(notes.markup_sum) if notes.markup_sum else b""
     sums = notes.header_sum, notes.item_sum
     hidden = _HIDDEN_SUMS.pack(*sums) if any(sums) else b""
@@ -314,7 +323,9 @@ def unpack(value: bytes) -> CopyNotes:
         value[size:],
         flags >> 1,
         bool(kind & _END),
-        *changes,
+        changes[0],
+        changes[1] & MAX_RETURNS,
+        bool(changes[1] & _BELIEVED),
         markup_sum,
         language,
         *hidden,

@@ -18,6 +18,7 @@ from twisted.web.http import Request as ServerRequest
 from scrapy_gp4c import visit
 from scrapy_gp4c.crawling.cycle import retry_after
 from scrapy_gp4c.crawling.doubt import (
+    ALTERNATING,
     RULES,
     AnswerFeatures,
     Doubt,
@@ -75,6 +76,7 @@ def text_of(number: int) -> str:
         (AnswerFeatures({}, 100, 100, is_halved=are_near(4, 6, 30)), True),
         (AnswerFeatures({}, 100, 100, is_halved=are_near(3, 3, 3)), False),
         (AnswerFeatures({}, 100, 100, is_near=are_near(4, 7, 30)), False),
+        (AnswerFeatures({}, 100, 100, is_alternating=True), True),
     ],
 )
 def test_rules(answer: AnswerFeatures, is_doubted: bool) -> None:
@@ -140,6 +142,11 @@ def teaser(request: ServerRequest) -> bytes:
     return html(" ".join([*words, "log in to read on"])).encode()
 
 
+def shorter(request: ServerRequest) -> bytes:
+    """A page without the part that an include, which fails, has in all pages."""
+    return html(" ".join(text_of(int(request.path[1:])).split()[:70])).encode()
+
+
 def itself(request: ServerRequest) -> bytes:
     """A redirect to the page itself, which never ends."""
     request.redirect(request.path)
@@ -147,7 +154,7 @@ def itself(request: ServerRequest) -> bytes:
 
 
 BLOCKS = [WALL, incident, login, itself]
-MORE_BLOCKS = [challenge, html(""), marked, password, halved, twice, plain, teaser]
+MORE_BLOCKS = [challenge, html(""), marked, password, halved, twice, plain, teaser, shorter]
 
 
 @pytest.mark.parametrize(
@@ -269,6 +276,8 @@ def judged(
     earlier: str = "",
     host: str = "a.example",
     kind: str = "text/html",
+    *,
+    was_believed: bool = True,
 ) -> Doubt:
     """Judgement of a page that was one text and is another; ``earlier``: its text before the old one."""
     url, headers, write = f"http://{host}/{number}", Headers({"Content-Type": kind}), html
@@ -281,7 +290,7 @@ def judged(
     readings = read(copy, None), read(page, None)
     notes = notes_of(readings[0], None, b"")
     if earlier:
-        notes = notes._replace(earlier=read(first, None).fingerprint & LOW)
+        notes = notes._replace(earlier=read(first, None).fingerprint & LOW, was_believed=was_believed)
     before = KnownCopy(
         number, readings[0].fingerprint, pack(notes), rule=NO_RULE, distance_bits=1, is_believed=False,
         needs_text=False, was_redirected=False, was_doubtful=False, was_excluded=False,
@@ -324,6 +333,44 @@ def test_changes_that_a_block_has_hidden_are_no_doubt() -> None:
         assert judged(texts, number, f"{wall} {page_text}", page_text, earlier=page_text).reason is None
     for number in range(6, 10):
         assert judged(texts, number, f"{wall} {text_of(number)}", text_of(number + 100)).reason is None
+
+
+@pytest.mark.parametrize("was_believed", [False, True])
+def test_many_pages_that_come_back_to_their_texts_are_variants(was_believed: bool) -> None:
+    """Where half of the changed pages are back, and the texts in between were never doubted."""
+    texts = SharedTexts([])
+    taken_back = []
+    for number in range(6):
+        page_text = text_of(number)
+        doubt = judged(
+            texts, number, text_of(number + 50), page_text, earlier=page_text, was_believed=was_believed
+        )
+        taken_back += [one.page for one in doubt.taken_back]
+        assert (doubt.reason == ALTERNATING) == (number >= 3 and not was_believed)
+        if number < 2:
+            assert judged(texts, number + 20, text_of(number + 20), text_of(number + 90)).reason is None
+    assert taken_back == ([] if was_believed else [0, 1, 2])
+
+
+@pytest.mark.slow
+async def test_a_site_of_two_variants_reports_each_page_once_and_real_changes_at_once(
+    site: Site, store_path: Path
+) -> None:
+    """A line that all pages have in every second cycle is reported once, and the site is not left alone."""
+    urls, changes = [site.url(f"/{number}") for number in range(12)], Counter[str]()
+    for cycle in range(1, 10):
+        line = "Get our app, which is free of charge" * (cycle % 2)
+        versions = {number: 100 * (cycle > 6 and number == 5) for number in range(12)}
+        site.pages = {
+            f"/{number}": html(f"{line} {text_of(number + versions[number])}") for number in versions
+        }
+        await crawl(Pages, store_path, FULL, urls=urls)
+        ends = outcomes(store_path, cycle)
+        changes.update(path for path in ends if "changed" in ends[path])
+        assert len(ends) == len(urls)
+        if cycle == 7:
+            assert ends["/5"] == ["changed"]
+    assert changes == {path: 1 for path in ends if path != "/5"} | {"/5": 3}
 
 
 def test_the_text_of_another_page_is_doubtful() -> None:

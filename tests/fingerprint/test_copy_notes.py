@@ -30,7 +30,7 @@ from scrapy_gp4c.fingerprint.text import REASONS
         st.binary(max_size=110),
         st.integers(0, 127),
         st.booleans(),
-        *(st.integers(1, 2**32 - 1), st.integers(0, 255)),
+        *(st.integers(1, 2**32 - 1), st.integers(0, 127), st.booleans()),
         st.integers(0, 2**64 - 1),
         st.integers(0, 255),
         *(st.integers(1, 2**16 - 1), st.integers(0, 2**16 - 1)),
