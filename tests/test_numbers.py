@@ -52,28 +52,15 @@ EVALUATIONS = {
     "four rounds": ["brdc.tsv", "--policy", ROUNDS, "--budget", "0.1", "--score", *SCORES],
     "named pages": ["named.tsv", "--budget", "0.1", "--score", *NEAR],
     "two rounds of a count": [
-        "weekly.tsv",
-        "--policy",
-        "rounds(rounds=2)",
-        "--budget",
-        "17",
-        "--score",
-        *SCORES,
+        "weekly.tsv", "--policy", "rounds(rounds=2)", "--budget", "17", "--score", *SCORES,
     ],
     "part": ["poisson.npz", "--cycles", "4:20", "--budget", "7", "--warmup", "1", "--score", *SCORES],
     "sampling": [
-        "named.tsv",
-        "--policy",
-        "db(d=1)",
-        "rns",
-        "gsb",
-        "rounds(rounds=2, sample=0.2)",
-        "groups",
-        "--seed",
-        "4",
+        "named.tsv", "--seed", "4",
+        "--policy", "db(d=1)", "rns", "gsb", "rounds(rounds=2, sample=0.2)", "groups",
     ],
     "two seeds": ["bursty.tsv", "--score", "t * X", "age", "--policy", ROUNDS, "top_k", "--seeds", "2"],
-}
+}  # fmt: skip
 
 LEARNED = {
     "basic terminals": ["brdc.tsv", *LEARN, "--generations", "4", "--terminals", "basic"],

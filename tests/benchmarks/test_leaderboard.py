@@ -90,7 +90,8 @@ def test_tables_have_a_row_for_everything(
     path = tmp_path / "small.tsv"
     write_tsv(path, generate("brdc12-like", 120, 9, 1))
     monkeypatch.setattr(leaderboard, "POLICIES", (TOP_K, FOUR))
-    assert main([str(path), "--monitored", str(path), "--budgets", "0.1", "12", "--seeds", "2"]) == 0
+    command = [str(path), "--monitored", str(path), "--budgets", "0.1", "12", "--seeds", "2"]
+    assert main(command) == 0
     text = capsys.readouterr().out
     assert text.count("### ") == 3
     for name in ("oracle", "nutch", *(name for name in NAMED if name != "user-centric")):
@@ -101,21 +102,5 @@ def test_tables_have_a_row_for_everything(
     assert rows[0].split("|")[2] == rows[1].split("|")[2]  # 10% of 120 pages are 12
     document = tmp_path / "board.md"
     document.write_text("# Board\n\n### Budget 0.5\n\nold\n")
-    assert (
-        main(
-            [
-                str(path),
-                "--monitored",
-                str(path),
-                "--budgets",
-                "0.1",
-                "12",
-                "--seeds",
-                "2",
-                "-o",
-                str(document),
-            ]
-        )
-        == 0
-    )
+    assert main([*command, "-o", str(document)]) == 0
     assert document.read_text() == "# Board\n\n" + text

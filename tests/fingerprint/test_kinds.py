@@ -939,6 +939,14 @@ def test_hidden_fields_are_no_text() -> None:
         ("本日は18:00まで営業", "本日は15:00まで営業"),
         ("今日营业至18:00", "今日营业至15:00"),
         ("आवेदन अंतिम तिथि 5 जून तक", "आवेदन अंतिम तिथि 8 जून तक"),
+        ("Memory: 16 GB", "Memory: 32 GB"),
+        ("Node: v22.1.0", "Node: v24.1.0"),
+        ("Server: 192.0.2.53", "Server: 192.0.2.54"),
+        ("Build 26100.4061", "Build 26100.4202"),
+        ("Release R8.3.10", "Release R8.3.11"),
+        ("il prezzo è ora 10.20", "il prezzo è ora 10.40"),
+        ("Price per kl. 10.20", "Price per kl. 10.40"),
+        ('ההרשמה פתוחה עד כ"א באדר תשפ"ו', 'ההרשמה פתוחה עד כ"ב באדר תשפ"ו'),
     ],
 )
 def test_statements_are_not_masked(before: str, after: str) -> None:
@@ -1141,6 +1149,8 @@ def test_statements_are_not_masked(before: str, after: str) -> None:
         ("Laatste update 27-11-2026", "Laatste update 28-11-2026"),
         ('{state:{build:1},config:{buildId:"a91f"}}', '{state:{build:1},config:{buildId:"b82e"}}'),
         ("nous sommes jeudi, il est 14h32", "nous sommes jeudi, il est 15h07"),
+        ('עודכן: כ"א באדר תשפ"ו', 'עודכן: כ"ב באדר תשפ"ו'),
+        ('היום כ"א אדר ה\'תשפ"ו', 'היום כ"ב אדר ה\'תשפ"ו'),
         (
             "haraslín 8 právě hraje brno aktualizováno před 5 min",
             "haraslín 8 právě hraje brno aktualizováno před 17 min",
@@ -1630,31 +1640,6 @@ def test_clocks_and_names_of_servers_are_noise(text: str) -> None:
     """Servers speak of themselves in words that no page is about."""
     pages = [html(f"<p>{filler(80)}</p><p>{text.replace('{}', str(day))}</p>") for day in (11, 12)]
     assert not changed(*pages)
-
-
-def test_days_of_the_jewish_calendar_are_noise_but_no_deadlines() -> None:
-    """They have no digits."""
-    days = ('כ"א', 'כ"ב')
-    assert not text_changed(*(f'עודכן: {day} באדר תשפ"ו' for day in days))
-    assert not text_changed(*(f"היום {day} אדר ה'תשפ\"ו" for day in days))
-    assert text_changed(*(f'ההרשמה פתוחה עד {day} באדר תשפ"ו' for day in days))
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("Memory: 16 GB", "Memory: 32 GB"),
-        ("Node: v22.1.0", "Node: v24.1.0"),
-        ("Server: 192.0.2.53", "Server: 192.0.2.54"),
-        ("Build 26100.4061", "Build 26100.4202"),
-        ("Release R8.3.10", "Release R8.3.11"),
-        ("il prezzo è ora 10.20", "il prezzo è ora 10.40"),
-        ("Price per kl. 10.20", "Price per kl. 10.40"),
-    ],
-)
-def test_what_looks_like_them_counts(before: str, after: str) -> None:
-    """Specifications, versions, addresses and prices."""
-    assert text_changed(before, after)
 
 
 class Extracted(Response):

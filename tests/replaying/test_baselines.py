@@ -104,27 +104,6 @@ def test_the_gain_is_the_derivative_of_the_objective(name: str, rate: float, vis
     assert objective.gain(np.array([rate]), np.array([visits]))[0] == pytest.approx(slope, rel=1e-4, abs=1e-6)
 
 
-@given(objectives, many_rates, shares, st.data())
-def test_no_other_way_to_spend_the_budget_is_better(
-    name: str, rates: Floats, share: float, data: st.DataObject
-) -> None:
-    """Moving some visits from one page to another, within the bounds, gains nothing."""
-    objective, value = VALUES[name]
-    visits = np.maximum(allocate(objective, rates, share * len(rates)), 1e-12)
-    giver, taker = (data.draw(st.integers(0, len(rates) - 1)) for _ in range(2))
-    moved = data.draw(st.floats(0.0, 0.9)) * min(visits[giver], 1.0 - visits[taker])
-    before = value(rates[giver], visits[giver]) + value(rates[taker], visits[taker])
-    after = value(rates[giver], visits[giver] - moved) + value(rates[taker], visits[taker] + moved)
-    assert giver == taker or after <= before + 1e-9
-
-
-def test_pages_that_change_too_often_are_not_visited_for_freshness() -> None:
-    """What Cho & Garcia-Molina found: the copy is outdated again at once, so the visit goes elsewhere."""
-    visits = allocate(REGULAR_FRESHNESS, np.array([0.01, 0.1, 50.0]), 0.2)
-    assert visits[2] == 0
-    assert 0 < visits[0] < visits[1]
-
-
 PAGES, CYCLES, WARMUP, K = 40, 16, 2, 6
 
 

@@ -4,7 +4,6 @@ import io
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +18,6 @@ from scrapy_gp4c.settings import Settings
 from training import budget, evaluate
 from training.budget import (
     DRAWN,
-    FRESHNESS,
-    SHARES,
     SHOWN,
     BudgetPoint,
     BudgetResults,
@@ -100,16 +97,7 @@ def test_a_panel_speaks_for_all_pages(tmp_path: Path, capsys: pytest.CaptureFixt
     )
     crawl_store(tmp_path / "store", texts, settings, keys)
     out = tmp_path / "out.json"
-    command = [
-        "--score",
-        "age",
-        "--budgets",
-        "10%,40",
-        "--json",
-        str(out),
-        "--figure",
-        str(tmp_path / "f.svg"),
-    ]
+    command = ["--score", "age", "--budgets", "10%,40", "--json", str(out)]
     assert budget.main([str(tmp_path / "store"), *command]) == 0
     document = json.loads(out.read_text())
     assert "a random sample of 400 pages" in capsys.readouterr().out
@@ -228,27 +216,12 @@ def test_a_panel_is_said_to_be_one(document: BudgetResults) -> None:
     assert "a random sample of 12,000 pages" in shown(panel)
     assert "over samples" in shown(panel)
     assert budget.draw(panel).get_suptitle() == "h.npz: 12,000 pages, estimated from its panel"
-    assert budget.draw(document).get_suptitle() == "h.npz: 40 pages"
-
-
-def test_the_lines_of_the_figure_are_the_curves(document: BudgetResults) -> None:
-    """Each figure in its own panel, a line per score function, with a band where there are intervals."""
-    axes: list[Any] = budget.draw(document).axes
-    assert [panel.get_title(loc="left") for panel in axes] == [SHOWN[name] for name in DRAWN]
-    for name, panel in zip(DRAWN, axes, strict=True):
-        assert [line.get_label() for line in panel.lines] == ["t * X", "random"]
-        for line, curve in zip(panel.lines, document.curves, strict=True):
-            assert line.get_xdata().tolist() == [point.budget for point in curve.points]
-            assert line.get_ydata().tolist() == [point.figures[name].mean for point in curve.points]
-        has_interval = document.curves[0].points[0].figures[name].ci95 is not None
-        assert len(panel.collections) == (2 if has_interval else 0)
-        low, high = panel.get_ylim()
-        assert high == 1.0 if name == "freshness" else low == 0.0
-        assert panel.get_xlim()[0] == 0.0
-        panel.figure.canvas.draw()
-        is_share = any(label.get_text().endswith("%") for label in panel.get_yticklabels())
-        assert is_share == (name in SHARES)
-    assert len({line.get_color() for line in axes[0].lines}) == 2
+    figure = budget.draw(document)
+    assert figure.get_suptitle() == "h.npz: 40 pages"
+    assert [panel.get_title(loc="left") for panel in figure.axes] == [SHOWN[name] for name in DRAWN]
+    for line, curve in zip(figure.axes[0].lines, document.curves, strict=True):
+        assert line.get_xdata().tolist() == [point.budget for point in curve.points]
+        assert line.get_ydata().tolist() == [point.figures[DRAWN[0]].mean for point in curve.points]
 
 
 def point(share: float, fresh: float = 0.0, changes: float = 0.0) -> BudgetPoint:
@@ -335,27 +308,6 @@ def test_a_small_panel_has_the_interval_of_its_cycles() -> None:
     study_ = study(a_history(19), ["X"], [0.5])
     panel = study(a_history(19), ["X"], [0.5], known_pages=19)
     assert panel.curves == study_.curves
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 99), st.integers(0, 1000)), min_size=1, max_size=6, unique_by=lambda p: p[0]
-    )
-)
-def test_every_level_of_freshness_is_answered_once(answers: list[tuple[int, int]]) -> None:
-    """On the line between two budgets, below the first one, or out of reach of all: never beyond."""
-    shares = sorted(share / 100 for share, _ in answers)
-    fresh = sorted(value / 1000 for _, value in answers)
-    lines = answered([point(share, value) for share, value in zip(shares, fresh, strict=True)])
-    reached = [level for level in FRESHNESS if fresh[0] < level <= fresh[-1]]
-    needs = [line for line in lines if " needs a budget of " in line]
-    assert [line.split()[0] for line in needs] == [f"{level:.0%}" for level in reached]
-    for level, line in zip(reached, needs, strict=True):
-        expected = np.interp(level, *zip(*dict(zip(fresh, shares, strict=True)).items(), strict=True))
-        if len(set(fresh)) == len(fresh):
-            assert line.endswith(f" {expected:.1%}")
-    assert any("more than the largest" in line for line in lines) == (fresh[-1] < FRESHNESS[-1])
-    assert any("current already" in line for line in lines) == (fresh[0] >= FRESHNESS[0])
 
 
 def test_the_document_has_null_for_what_is_no_number() -> None:
