@@ -250,6 +250,10 @@ def a_tree(seed: int, deepest: int = 10) -> Individual:
         return Individual(gp.genGrow(SET, 0, deepest - 1))
 
 
+def deep_tree(depth: int) -> Individual:
+    return individual_of(["exp"] * (depth - 1) + ["t"], SET)
+
+
 def is_complete(tree: Individual) -> bool:
     """Whether the list of nodes is one complete tree of known operators, terminals and constants."""
     need = 1
@@ -339,6 +343,23 @@ def test_crossover_makes_a_child_of_both(one_seed, other_seed, seed):
     ) or names(child) == names(one)
 
 
+def test_crossover_gives_the_parent_back_when_every_child_is_too_deep():
+    """With a limit below both parents no child fits: the first parent comes back, fitness and all."""
+    one = deep_tree(10)
+    one.fitness = 0.5
+
+    class Deepest(random.Random):
+        """Always the last node of `one`, always the root of `other`."""
+
+        def randrange(self, *args: Any) -> int:
+            self.odd = not getattr(self, "odd", False)
+            return 9 if self.odd else 0
+
+    child = crossover(one, deep_tree(9), Deepest(), 10)
+    assert names(child) == names(one)
+    assert child.fitness == 0.5
+
+
 @given(st.sampled_from(sorted(MUTATIONS)), seeds, seeds)
 def test_mutations_keep_trees_complete(name, tree_seed, seed):
     """Every mutation gives a whole tree within the depth limit and leaves its argument alone."""
@@ -357,6 +378,14 @@ def test_swap_exchanges_subtrees(tree_seed, seed):
     child = variation.swap(tree, SET, random.Random(seed), 10)
     assert collections.Counter(names(child)) == collections.Counter(names(tree))
     assert names(child)[0] == names(tree)[0]
+
+
+def test_swap_needs_two_subtrees_side_by_side():
+    """A chain has no two subtrees apart from each other; x - y has."""
+    chain = deep_tree(5)
+    assert names(variation.swap(chain, SET, random.Random(1), 10)) == names(chain)
+    pair = individual_of(["-", "t", "X"], SET)
+    assert names(variation.swap(pair, SET, random.Random(1), 10)) == ["-", "X", "t"]
 
 
 @given(seeds, seeds)
@@ -384,6 +413,19 @@ def test_shrink_puts_a_terminal_for_a_function(tree_seed, seed):
         for i, node in enumerate(tree)
         if node.arity
     )
+
+
+def test_subtree_replacement_reaches_every_node_and_the_depth_limit():
+    """At depth 10 the new subtree must fit below its place; every place is hit sooner or later."""
+    tree = deep_tree(10)
+    rng = random.Random(3)
+    children = [variation.subtree(tree, SET, rng, 10) for _ in range(400)]
+    assert max(child.depth for child in children) <= 10
+    first = (
+        next((i for i, (a, b) in enumerate(zip(tree, child, strict=False)) if a is not b), 10)
+        for child in children
+    )
+    assert set(range(9)) <= set(first)
 
 
 def population(size: int, seed: int = 0) -> list[Individual]:
@@ -445,6 +487,16 @@ def test_generations_stay_within_the_limits(seed, name, elite):
             assert (tree.form.tokens, tree.form.text) == (canonical(anew).tokens, canonical(anew).text)
             assert tree.depth == tree.height + 1
             tree.fitness = float(fitness)
+
+
+def test_too_deep_trees_do_not_mate(monkeypatch):
+    """A tree deeper than the crossover depth is copied or mutated, but never crossed."""
+    deep, shallow = deep_tree(10), individual_of(["t"], SET)
+    deep.fitness, shallow.fitness = 1.0, 0.0
+    monkeypatch.setattr(variation, "CROSSOVER_SHARE", 1.0)
+    children = bred([deep, shallow] * 20, 1, (), elite=0)
+    assert {tuple(names(child)) for child in children} == {("t",)}
+    assert all(len(child) == 10 for child in bred([deep] * 5, 1, (), elite=0)), "no mates: copies"
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

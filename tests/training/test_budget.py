@@ -97,7 +97,8 @@ def test_a_panel_speaks_for_all_pages(tmp_path: Path, capsys: pytest.CaptureFixt
     )
     crawl_store(tmp_path / "store", texts, settings, keys)
     out = tmp_path / "out.json"
-    command = ["--score", "age", "--budgets", "10%,40", "--json", str(out)]
+    figure = tmp_path / "f.svg"
+    command = ["--score", "age", "--budgets", "10%,40", "--json", str(out), "--figure", str(figure)]
     assert budget.main([str(tmp_path / "store"), *command]) == 0
     document = json.loads(out.read_text())
     assert "a random sample of 400 pages" in capsys.readouterr().out
