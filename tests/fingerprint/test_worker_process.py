@@ -175,6 +175,7 @@ async def test_a_page_that_raises_there_is_not_read_here(
     assert await made(beside, pages()[-1:]) == [fingerprint(pages()[-1])]
 
 
+@pytest.mark.slow
 async def test_the_process_ends_with_the_crawl(beside: FingerprintProcess) -> None:
     """Closed, or killed with all its descriptors gone: no process stays."""
     await made(beside, pages()[-1:])

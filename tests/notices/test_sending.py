@@ -145,7 +145,9 @@ def test_a_mail_server_gets_a_mail(tmp_path: Path, mail_server: MailServer) -> N
     assert html is None or "<b>" not in html.get_content()
 
 
-@pytest.mark.parametrize(("status", "answer"), [(500, "550 no"), (302, "451 later")])
+@pytest.mark.parametrize(
+    ("status", "answer"), [(302, "550 no"), pytest.param(500, "451 later", marks=pytest.mark.slow)]
+)
 def test_a_receiver_that_fails_gets_the_message_by_the_next_run(
     tmp_path: Path, hook: Hook, mail_server: MailServer, status: int, answer: str
 ) -> None:
