@@ -1,13 +1,13 @@
 """Masks of what differs from fetch to fetch without a change of the page: times, dates, tokens, counters.
 
-`mask` replaces each by one sign, so that "3 minutes ago" and "2026-11-21 02:03" are the same text. A number
+`mask` replaces each by the character `MASK`, so that "3 minutes ago" and "5 minutes ago" are equal. A number
 that could be something else is masked only where the words before it say time or token: "Rp 1510000000" is a
 price, "9:00-17:00" are hours of opening. docs/fingerprint.md lists what is masked. Here, a *clock* is a time
 that differs at each fetch ("updated 17:30"), and a *statement* is a date or number that the page is about.
 
 Names of months and days and words of relative times are those of Unicode's CLDR (``tools/date_words.py``).
-The time is linear in the length of any text: repeats are possessive, and a try that may fail takes in a
-bounded number of words.
+The time is linear in the length of any text: the repeats of regular expressions are possessive (they never
+backtrack), or bounded.
 """
 
 import json
@@ -55,18 +55,18 @@ for _bit, _words in (
         _MARKS[_word] = _MARKS.get(_word, 0) | _bit
 
 
-def _by_script(phrases: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the phrases of a list separated by bars, and those of them that are ASCII."""
+def _all_and_ascii(phrases: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Split a list of phrases at its bars; return all phrases, and those that are ASCII."""
     names = tuple(phrase.strip() for phrase in phrases.split("|"))
     return names, tuple(filter(str.isascii, names))
 
 
 def _any_phrase(name: str) -> str:
-    return "|".join(map(re.escape, _by_script(WORDS[name])[0]))
+    return "|".join(map(re.escape, _all_and_ascii(WORDS[name])[0]))
 
 
 def _any_of(*bits: int) -> str:
-    """Return the regex class of the characters that stand for words with one of these bits in `_MARKS`."""
+    """Return the regex class of the characters by which `_Masks` replaces words of some kinds, as `_UNIT`."""
     wanted = sum(bits)
     return "[" + "".join(chr(_FIRST + number) for number in range(1, 128) if number & wanted) + "]"
 
@@ -349,7 +349,7 @@ _CJK_RECENT: Final = re.compile(
     rf"(?:{'|'.join(word for word in _TABLE['recent'] if word[0] >= '一')})"
 )
 _NUMBER_WORDS: Final = frozenset(WORDS["numbers"].split())
-_NAME_DAYS: Final = _by_script("svátek | meniny | imieniny | névnap | namnsdag | nimipäiv | γιορτάζ")
+_NAME_DAYS: Final = _all_and_ascii("svátek | meniny | imieniny | névnap | namnsdag | nimipäiv | γιορτάζ")
 _NAME_DAY: Final = re.compile(
     rf"(?:{'|'.join(_NAME_DAYS[False])})\s?(?:\w{{0,6}})(?:má|slaví|obchodzą|dziś|dnes|har|viettä\w{{2}})?\s?:?\s[^\W\d]++"
     r"(?:(?:,| a| i| és| och| ja| και) [^\W\d]++){0,4}"
@@ -367,15 +367,15 @@ _BEFORE_MOMENT: Final = RECENT.union(  # for 5 timer siden
 )
 _MOMENT_TOKEN: Final = re.compile(rf"\d++|{LETTERS}")
 _SHORT_DATE: Final = re.compile(r"[0-3]?\d([./-])[0-3]?\d\1(?:\d\d(?:\d\d)?)?")
-_ALL_RECENT: Final = RECENT.union(_by_script(WORDS["moments"])[0])
+_ALL_RECENT: Final = RECENT.union(_all_and_ascii(WORDS["moments"])[0])
 _MOMENT_WORDS: Final = (
     frozenset(word for word, bits in _MARKS.items() if bits & ~_VIEW)
     | frozenset(word for phrase in _ALL_RECENT for word in phrase.split())
     | frozenset((WORDS["time"] + WORDS["moment"]).split())
 )
 _HEAD: Final = 600  # characters
-_GREETINGS: Final = _by_script(WORDS["greetings"])
-_MOMENTS: Final = _by_script(WORDS["moments"])
+_GREETINGS: Final = _all_and_ascii(WORDS["greetings"])
+_MOMENTS: Final = _all_and_ascii(WORDS["moments"])
 _SAYS_VERSION: Final = frozenset(WORDS["version"].split())
 _VERSION_SIGNS: Final = re.compile("バージョン|版本|버전|เวอร์ชัน")
 CHECKSUMS: Final = re.compile(
@@ -440,7 +440,7 @@ def mask(text: str) -> str:
     if not is_ascii and any(sign in text for sign in ("昨", "今", "前天", "어제", "오늘")):
         text = _CJK_RECENT.sub(lambda match: (match[1] or "") + MASK, text)
     if not is_ascii and "תש" in text:
-        text = _HEBREW_DAY.sub(_without_hebrew_day, text)
+        text = _HEBREW_DAY.sub(_masked_hebrew_day, text)
     if any(word in text for word in _NAME_DAYS[is_ascii]):
         text = _NAME_DAY.sub(MASK, text)
     head = text[:_HEAD]
@@ -454,7 +454,7 @@ def mask(text: str) -> str:
     masks = _Masks(text)
     for cluster in _CLUSTER.finditer(digits):
         first, last = cluster.span()
-        if last <= done or not masks.may_be_around(first, last, done):
+        if last <= done or not masks.may_be_noise(first, last, done):
             continue
         # Whole words only: a window that cut one would let \b match inside it.
         start = max(done, text.rfind(" ", done, max(first - _REACH, 0)) + 1)
@@ -466,7 +466,7 @@ def mask(text: str) -> str:
             if (
                 following is None
                 or following.end() >= start + room
-                or not masks.may_be_around(*following.span(), last)
+                or not masks.may_be_noise(*following.span(), last)
             ):
                 break
             last = following.end()
@@ -480,8 +480,8 @@ def mask(text: str) -> str:
     return _RUN.sub(MASK, MASK.join((*map(_without_day, before), behind)))
 
 
-def _without_hebrew_day(day: re.Match[str]) -> str:
-    """Return the mask for a day of the Jewish calendar, which has no digits; a deadline stays as it is."""
+def _masked_hebrew_day(day: re.Match[str]) -> str:
+    """Return the mask for a day of the Jewish calendar, or the day itself if it is a deadline."""
     before = day.string[max(day.start() - 24, 0) : day.start()]
     return day[0] if "עד" in before or "מועד" in before else MASK
 
@@ -511,7 +511,7 @@ def is_moment(text: str) -> bool:
 
 
 def mask_relative(window: str) -> str:
-    """Return a text with relative times in words masked: "an hour ago", "vor einer Stunde", "час назад"."""
+    """Return a part of a text with relative times in words masked: "an hour ago", "vor einer Stunde"."""
     pieces = _BLANKS.split(window)  # words, and the blanks behind each
     masked: list[str] = []
 
@@ -552,7 +552,7 @@ def mask_relative(window: str) -> str:
 
 
 def _recent_words(word: str, last: Callable[[int], str]) -> int:
-    """Return how many words a phrase such as "i går" has of which `word` is the last; 0: it is of none."""
+    """Return the length in words of a phrase of `RECENT` that ends with `word`; `last(n)`: n-th word before."""
     phrase = word
     for size in range(1, 4):
         if phrase in RECENT:
@@ -570,8 +570,8 @@ class _Masks:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def may_be_around(self, first: int, last: int, done: int) -> bool:
-        """Whether digits at `first` to `last` may be noise, by a cheap test of their shape and near words."""
+    def may_be_noise(self, first: int, last: int, done: int) -> bool:
+        """Whether digits at `first` to `last` may be noise, by their shape and near words behind `done`."""
         around = self._text[max(first - _REACH, done) : last + _REACH]
         return (
             _SHAPE.search(self._text, first, last + 8) is not None
@@ -586,7 +586,6 @@ class _Masks:
 
     @cached_property
     def _has_french_ago(self) -> bool:
-        """Whether the text may say "il y a"."""
         return FRENCH_AGO in self._text
 
     @cached_property
@@ -663,7 +662,6 @@ class _Masks:
         return CHANGED.search(said) is not None or said.rstrip(" :").endswith("stand")
 
     def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
-        """Whether the match of a pattern is noise rather than a statement of the page."""
         text = match[0]
         if kind in _DATES and is_dated(
             before, match.string[match.end() : match.end() + 40], " ".join((text, *words))
@@ -698,7 +696,7 @@ class _Masks:
                 return False
             if _HAS_SECONDS.search(text) is not None:
                 return True
-            if _follows_until(match.string[match.end() : match.end() + _REACH]):
+            if _begins_with_until(match.string[match.end() : match.end() + _REACH]):
                 return False
             is_clock = (
                 _says_clock(before)
@@ -774,8 +772,8 @@ _OF_DATE: Final = _STRONG | _WEAK | _DAY_NAME | _UNIT
 _AFTER_WORDS: Final = frozenset(WORDS["dated_after"].split())
 
 
-def _follows_until(after: str) -> bool:
-    """Whether a word for "until" follows a time, as in Finnish, Turkish, Hindi or Japanese."""
+def _begins_with_until(after: str) -> bool:
+    """Whether the text after a time begins with "until", as in Finnish, Turkish, Hindi or Japanese."""
     words = _LAST_WORDS.findall(after)[:2]
     return _DATED_AFTER.match(after) is not None or not _AFTER_WORDS.isdisjoint(words)
 
@@ -789,7 +787,7 @@ _RUN_BEFORE: Final = re.compile(r"[0-9][.,][0-9]{1,6}\s?(?:m?s|sec|seconds)[\s,|
 
 
 def _counts_down(said: list[str], before: str, after: str) -> bool:
-    """Whether a span of one unit is a countdown by the words beside it: "noch 5 Tage", "5 days left"."""
+    """Whether a span of one unit is a countdown by its last words before, `said`, or after: "5 days left"."""
     behind, near = _LAST_WORDS.findall(_CLAUSE.split(after, 1)[0])[:2], said[-2:]
     if not _RUNS_OUT.isdisjoint((*behind[:1], "_".join(behind), "_".join(near))):
         return True
@@ -816,7 +814,7 @@ def _runs_out(before: str, span: re.Match[str]) -> bool:
 
 
 def _second_of_period(text: str, date: re.Match[str]) -> int | None:
-    """Return the end position of a period, such as 10.–12.11.2026, that a date begins or ends, or None.
+    """Return where a period, such as 10.–12.11.2026, ends if `date` is its first or last day, else None.
 
     Two dates of different calendars are one day, no period.
     """
@@ -836,7 +834,7 @@ _LONGEST_COUNTER: Final = 160
 _SHORT_COUNTER: Final = 3
 _FORUM_WORDS: Final = 3
 _LONGEST_STATISTICS: Final = 4096
-_NEWEST_NAMES: Final = _by_script(WORDS["newest"])[0]
+_NEWEST_NAMES: Final = _all_and_ascii(WORDS["newest"])[0]
 _NEWEST: Final = re.compile(
     rf"((?:{'|'.join(_NEWEST_NAMES)})"
     r"(?:\s(?:is|ist|est|es|è))?[:：\s]{1,4})([^\s:：]{2,30})",
@@ -910,7 +908,7 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
             end = end if end >= 0 else len(text)
             is_judged = end - begin < _SHORTEST_PROSE
             if end - begin <= _LONGEST_COUNTER and (
-                clocked := _with_clocks(text, plain, begin, end, separator)
+                clocked := _with_clock_signs(text, plain, begin, end, separator)
             ):
                 pieces += (text[done:begin], clocked)
                 done, is_judged, statistics = end, True, statistics or len(pieces) - 1
@@ -936,7 +934,7 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
 
 
 def _value_of_field(text: str, begin: int, first: int, end: int, separator: str) -> int:
-    """Return the position of a time or date after a label if it is a statement; 0: it is a clock, or none.
+    """Return the position of a time or date after a label, if there is one that is a statement; else 0.
 
     "Boarding time: 10:25" is a statement, and so is "Date:" in a list with other labels, such as venue and
     price: the day beside a clock alone is today's. ``first``: position of its first digit; ``begin``,
@@ -984,10 +982,10 @@ _NEAR_FIELDS: Final = 7
 _FEWEST_FIELDS: Final = 2
 
 
-def _with_clocks(text: str, plain: str, begin: int, end: int, separator: str) -> str:
-    """Return the text from `begin` to `end` with signs around counters of visitors, or a captcha's sum.
+def _with_clock_signs(text: str, plain: str, begin: int, end: int, separator: str) -> str:
+    """Return the text from `begin` to `end`, whose numbers have the signs of clocks if they are noise, or "".
 
-    "": it has neither. ``plain``: `text` with ASCII digits.
+    Such numbers are counters of visitors, or a captcha's sum. ``plain``: `text` with ASCII digits.
     """
     shown, piece = text[begin:end], plain[begin:end].lower()
     if piece[-1] in "=? " and _SUM.search(piece) is not None:
@@ -1134,7 +1132,6 @@ def _follows_version(before: str) -> bool:
 
 
 def _words_of_sentence(before: str, after: str) -> int:
-    """Return the number of words in the sentence around a date."""
     sentence = before + _SENTENCE_END.split(after)[0]
     return (
         sum(len(word) > 2 for word in _LAST_WORDS.findall(sentence))
@@ -1143,9 +1140,9 @@ def _words_of_sentence(before: str, after: str) -> int:
 
 
 def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
-    """Whether a date is a statement by the words around it, before words for an update are looked for.
+    """Whether a date is a statement by the words around it, for `is_dated`, which looks for updates as well.
 
-    ``prose``: position of its sentence in prose, -1: it is in none; ``sentence``: of its sentence.
+    ``sentence``: position of its sentence in `before`; ``prose``: the same if it is in prose, else -1.
     """
     if prose >= 0 and _CLOCK_WORDS.isdisjoint(_LAST_WORDS.findall(before, prose)):
         return _TIME_SIGNS.search(before, prose) is None and _AS_OF.search(before) is None
@@ -1188,7 +1185,7 @@ def says_update(label: str) -> bool:
 
 
 def _says(before: str, words: frozenset[str], signs: re.Pattern[str], count: int) -> bool:
-    """Whether one of `words` is among the last `count` words of `before`, or one of `signs` near its end."""
+    """Whether one of the last `count` words of `before` is in `words`, or `signs` match its last `_NEAR`."""
     if not before.isascii() and signs.search(before[-_NEAR:]) is not None:
         return True
     return not words.isdisjoint(_LAST_WORDS.findall(before)[-count:])

@@ -95,14 +95,14 @@ _YEAR: Final = re.compile("(?:19|20)[0-9][0-9]")
 
 
 def readable(text: str) -> str:
-    """Return a compared text as a visitor reads it, without the signs that mark clocks and statements."""
+    """Return the text of a page as a visitor reads it, without the signs of clocks, statements and code."""
     if CODE_FORM in text:
         text = _FORM.sub("", text)
     return text.translate(_NO_SIGNS) if any(sign in text for sign in _SIGNS) else text
 
 
 def _masked_moment(moment: re.Match[str]) -> str:
-    """Return the mask of a time that markup shows as a clock; the time if it is a statement by its words."""
+    """Return the mask for a time that markup says is a clock, or the time if its words say a statement."""
     if DATED in moment[0][:4]:
         return moment[0][1:-1]
     before = moment.string[max(moment.start() - 64, 0) : moment.start()]
@@ -129,7 +129,7 @@ def plain_form(text: str) -> str:
 
 def _plain(text: str) -> tuple[str, bool]:
     """Return the unmasked normal form of a text, and whether it may have scripts without spaces."""
-    rare = _rare_signs(text)  # one look at which signs there are spares most texts a pattern for each kind
+    rare = _beyond_ascii(text)  # one look at which signs there are spares most texts a pattern for each kind
     if not rare.isdisjoint(_RAISED_SIGNS):
         text = _RAISED.sub(r" ^\g<0>", text)
     if any(map(_is_mark, rare)):
@@ -141,7 +141,7 @@ def _plain(text: str) -> tuple[str, bool]:
             rare = rare.difference(sign).union(normal)
     if not unicodedata.is_normalized("NFKC", text):
         text = unicodedata.normalize("NFKC", text)
-        rare = _rare_signs(text)
+        rare = _beyond_ascii(text)
     if "«" in rare:  # French quotes have blanks inside
         text = text.replace("« ", "«").replace(" »", "»")
     replaced = {sign: _TWINS[sign] for sign in rare & _TWINS.keys()}
@@ -153,7 +153,7 @@ def _plain(text: str) -> tuple[str, bool]:
     return " ".join(text.split()).lower(), has_unspaced
 
 
-def _rare_signs(text: str) -> set[str]:
+def _beyond_ascii(text: str) -> set[str]:
     """Return the characters of a text that are not printable ASCII."""
     rare = text.encode("utf-8", "surrogatepass").translate(None, _PRINTABLE)
     return set(rare.decode("utf-8", "surrogatepass"))
