@@ -552,7 +552,7 @@ def mask_relative(window: str) -> str:
 
 
 def _recent_words(word: str, last: Callable[[int], str]) -> int:
-    """Return the length in words of a phrase of `RECENT` that ends with `word`; `last(n)`: n-th word before."""
+    """Return how many words a phrase of `RECENT` has that ends with `word`; `last(n)`: n-th word before."""
     phrase = word
     for size in range(1, 4):
         if phrase in RECENT:
