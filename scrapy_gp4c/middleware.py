@@ -70,10 +70,7 @@ class FinderMiddleware(BaseSpiderMiddleware):
     """Spider middleware at position 30: notes in every request of the spider which page found it."""
 
     def process_spider_input(self, response: Response) -> None:
-        """Hide the finder of the page from its callback, and set ``meta["gp4c"]`` to a `VisitInfo`.
-
-        A callback that copies its meta to new requests would give them the page's own finder.
-        """
+        """Hide the page's finder, as callbacks may copy meta, and set ``meta["gp4c"]`` to a `VisitInfo`."""
         hide_finder(response)
         _reader.set(finder_for(response))
         request = response.request

@@ -33,10 +33,7 @@ CLOSES_AT_START: Final = (2, 19)
 
 
 class RecrawlScheduler(Scheduler):
-    """Scrapy's scheduler, which opens a cycle, queues the pages of its plan, and takes or drops new requests.
-
-    See docs/code/architecture.md, "A request's way".
-    """
+    """Queues the plan of a cycle, drops other requests: docs/code/architecture.md, "A request's way"."""
 
     gp4c: Settings
     commit_interval_s = 0.5

@@ -57,8 +57,7 @@ _FEATURES: Final = (None, main_features, simhash_words, watched_features)
 def needs_process(response: Response, features: Features | None) -> bool:
     """Whether the worker process is to fingerprint a response: a large text, or a PDF of any size.
 
-    A small PDF may unpack to much. Always False if `features` is a function of the user, which the process
-    cannot call.
+    A small PDF may unpack to much. False if `features` is the user's, which the process cannot call.
     """
     if features not in _FEATURES:
         return False
@@ -203,13 +202,11 @@ _TIME_OVER: Final = -getattr(signal, "SIGPROF", 1024)
 class _Page(msgspec.Struct, array_like=True):
     """Message to the worker process: a page to fingerprint, or with `parts`, to cut parts out of."""
 
-    kind: int
-    """Position in `_CLASSES`."""
+    kind: int  # position in `_CLASSES`
     encoding: str
     content_type: bytes
     body: memoryview
-    features: int = 0
-    """Position in `_FEATURES`."""
+    features: int = 0  # position in `_FEATURES`
     with_text: bool = False
     copy: CopyState | None = None
     parts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())

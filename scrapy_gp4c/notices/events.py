@@ -77,10 +77,7 @@ class EventSource(NamedTuple):
     """Arguments of the spider, without secrets."""
 
     def event(self, page: int, request: StoredRequest, *, distance_bits: int, **visit: Any) -> PageEvent:
-        """Make the record of an event of `page`, whose stored request is `request`.
-
-        ``distance_bits``: as in a visit, `NO_DISTANCE` included; ``visit``: the other fields of `PageEvent`.
-        """
+        """Make the record of an event of `page`, with its stored `request`; ``visit``: the other fields."""
         answer = self.store.answer(page)
         return PageEvent(
             url=self.public_url(request["url"]),

@@ -32,8 +32,7 @@ class FeedEvents:
     def read(self, last_cycle: int, pages: int) -> list[PageEvent] | None:
         """Read the newest events up to `last_cycle`; None: the caller has to take them from the visits.
 
-        None is returned if the file is missing, or `last_cycle` or `pages`, the number of the store's pages,
-        differs from what it has, as after an import.
+        None is returned if the file is missing, or of another cycle or number of the store's `pages`.
         """
         try:
             record = json.loads(self._path.read_text("utf-8"))

@@ -73,10 +73,7 @@ class Outbox:
         return len(self._files()) - len(list(self.waiting()))
 
     def due(self, receiver: Receiver) -> list[QueuedMessage]:
-        """Return the messages to send to a receiver now; [] for a daily one that had a message today.
-
-        The day is that of local time, or the last 12 hours.
-        """
+        """Return the messages to send to a receiver now; [] for a daily one served today (local time)."""
         now_s, last_s = time.time(), self._last_sent_s(receiver)
         # Within 24 h of the last one, a daily crawl that ended seconds earlier than the day before sent none.
         is_today = time.localtime(now_s)[:3] == time.localtime(last_s)[:3] or now_s - last_s < HALF_DAY_S

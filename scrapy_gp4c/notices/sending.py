@@ -1,8 +1,7 @@
 """Sending of messages in a child process, so that a slow receiver does not delay the crawl.
 
 The child, ``python -m scrapy_gp4c.notices.sending``, reads a JSON list of jobs, one for each receiver, from
-standard input. Each JSON line that it writes has three entries: the position of a job in the list, how many
-of its messages are sent so far, and an error or null.
+standard input. It writes lines of JSON: position of a job, number of its messages sent so far, error or null.
 """
 
 import json
@@ -36,8 +35,7 @@ def deliver(
     """Send the messages in the outbox; returns a line for each problem, without secrets.
 
     Blocks for at most half a minute: call it in a thread, or when the crawl is over. Messages that could not
-    be sent stay for the next run, as the lines say without ``is_test``. ``command``: value of
-    ``GP4C_ON_CHANGE``.
+    be sent stay for the next run (a test says nothing of it). ``command``: value of ``GP4C_ON_CHANGE``.
     """
     keys = [receiver.key for receiver in receivers] + ([COMMAND] if command else [])
     problems = []

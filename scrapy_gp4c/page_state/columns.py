@@ -238,8 +238,7 @@ def shorten_wait(
 ) -> None:
     """Lower the column ``failures`` of `rows` to `failures`, in place, so that pages wait less.
 
-    Pages whose last outcome was doubtful (a block page, say) wait on, unless the doubt `is_over`. Both
-    arguments are one value, or one for each row.
+    Pages whose last outcome was doubtful (a block page, say) wait on, unless the doubt `is_over`, ``[rows]``.
     """
     if "outcome" in columns and len(rows):
         most = np.where((columns["outcome"][rows] == DOUBTFUL) & ~np.asarray(is_over), 255, failures)
@@ -273,7 +272,6 @@ class _Field(NamedTuple):
     dtype: str
     """Dtype of the numbers in the block."""
     offset: int
-    """Position of the column's first byte."""
     step: int
     """Bytes from one page to the next; 0: all pages have the same number."""
     number: struct.Struct

@@ -291,10 +291,7 @@ class PageGroups:
         return popularity_of(self.links.page_rank())
 
     def of_pages(self, pages: npt.NDArray[np.integer[Any]]) -> "PageGroups":
-        """Return clusters and links of `pages` only, renumbered in this order.
-
-        Where an entry of `pages` is `NOWHERE`, the page has no cluster and no links.
-        """
+        """Return clusters and links of `pages` only, renumbered; of an entry `NOWHERE` there are none."""
         known = pages != NOWHERE
         cluster = np.where(known, self.cluster[pages], np.int32(NOWHERE))
         new_position = np.full(len(self.cluster), NOWHERE)

@@ -161,10 +161,7 @@ def _decoded_label(label: str) -> str:
 
 
 def url_matches(url: str, pattern: str) -> bool:
-    """Whether a URL matches the glob `pattern`, or has it as a part if it is without ``*?[``.
-
-    The URL may match as it is, or with its percent-encoding and IDNA host decoded.
-    """
+    """Whether a URL, decoded or not, matches the glob `pattern`, or contains one that is without ``*?[``."""
     urls = [url, unquote(url)] if "%" in url else [url]
     if "xn--" in url:
         urls.append(_XN_LABEL.sub(lambda label: _decoded_label(label[0]), urls[-1]))

@@ -225,7 +225,7 @@ class Policy(Protocol):
 
     @property
     def rounds(self) -> int | None:
-        """Rounds of a cycle, at least 1; None: no limit, see `rounds_of`."""
+        """Rounds of a cycle, at least 1; None: until the budget is spent, or no page is chosen or awaited."""
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Choose at most ``round.remaining`` of the candidates."""
@@ -255,10 +255,7 @@ def choose(policy: Policy, round: Round, evidence: Evidence) -> Selection:
 
 
 def rounds_of(policy: Policy) -> Iterable[int]:
-    """Return the numbers 0, 1, ... of the rounds of a cycle, without end where ``policy.rounds`` is None.
-
-    The caller stops when the budget is spent, or a round chose no page and no visit is awaited.
-    """
+    """Return the numbers 0, 1, ... of the rounds of a cycle, without end where ``policy.rounds`` is None."""
     return count() if policy.rounds is None else range(policy.rounds)
 
 

@@ -62,8 +62,7 @@ def samples_of(evidence: Evidence, begin: int = 0) -> SampleOutcomes:
 class Members:
     """Candidates of a cycle and pages chosen by its earlier rounds, by group, in the order of sampling.
 
-    G is the number of groups that have such pages. A group's position, from 0 to G - 1, is not its number in
-    the grouping.
+    G groups have such pages, at positions 0 to G - 1, which are not their numbers in the grouping.
     """
 
     pages: Pages

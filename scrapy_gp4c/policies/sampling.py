@@ -294,7 +294,7 @@ class Greedy(_OfGroups):
 
 @dataclass
 class ByGroups(_OfGroups):
-    """Policy ``groups``: samples group after group, and visits all of a group if enough samples had changed.
+    """Policy ``groups``: samples groups in turn, and visits all of one if enough samples had changed.
 
     ``order``: terminal by whose mean the groups are sorted, the highest first.
     """

@@ -212,10 +212,7 @@ def _usage(name: str) -> str:
 
 
 def parse(text: str, names: Container[str]) -> tuple[str, dict[str, Any]] | None:
-    """Split ``name`` or ``name(key=literal, ...)`` into name and arguments.
-
-    None for a text of any other form, or a name that is not in `names`; the caller says what it expected.
-    """
+    """Split ``name`` or ``name(key=literal, ...)`` into name and arguments; None for any other text."""
     try:
         node = ast.parse(text, mode="eval").body
         call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])

@@ -245,10 +245,7 @@ class Expression:
         return scores
 
     def evaluate(self, terminals: Mapping[str, Array], out: Array) -> None:
-        """Write the scores of all rows to `out`, as a call does, without converting `terminals`.
-
-        Both are float64 ``[P]``; terminals have to be finite.
-        """
+        """Write the scores to `out`, without converting `terminals`: both float64 ``[P]``, all finite."""
         with np.errstate(**WATCH):
             if len(out) <= BLOCK_ROWS:
                 self._evaluate_block(terminals, out)

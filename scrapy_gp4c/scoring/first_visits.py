@@ -213,8 +213,7 @@ def best_first(scores: Floats, site: Array, drawn: Array, most: int | None) -> I
 def ranks_in_groups(order: tuple[Array, ...], group: tuple[Array, ...]) -> Ints:
     """Rank of each row in its group, from 0: ``[P]``.
 
-    ``order``: columns by which rows are sorted, the last one first, as for `np.lexsort`; ``group``: columns
-    that are equal in rows of one group.
+    ``order``: columns to sort by, the last one first, as for `np.lexsort`; ``group``: equal in one group.
     """
     rows = np.lexsort((*order, *group))
     is_first = np.ones(len(rows), np.bool_)

@@ -65,10 +65,7 @@ class ScoreFunction:
         return self if clock in (None, self.clock) else replace(self, clock=clock)
 
     def for_pages(self, *, has_claims: bool = False, has_sizes: bool = False) -> Self:
-        """Return a function with equal scores, and without terminals of claims or sizes if no page has any.
-
-        ``has_claims``, ``has_sizes``: whether any page that is to be scored has claims or sizes.
-        """
+        """Return a function of equal scores that reads no claims or no sizes where no page has any."""
         missing = ({} if has_claims else UNCLAIMED) | ({} if has_sizes else UNSIZED)
         if self.expression is None or missing.keys().isdisjoint(self.terminals):
             return self

@@ -365,10 +365,7 @@ class SearchIndex:
     def _measure(
         self, pages: Sequence[int], old: Sequence[Counts | None], new: Sequence[Counts], cycle: int
     ) -> None:
-        """Estimate the gains of new texts over old ones, and add them to those of the cycle.
-
-        Texts whose entry in `old` is None are left out.
-        """
+        """Add the estimated gains of new texts over old ones to the cycle's, but where `old` has a None."""
         known = [(page, before, after) for page, before, after in zip(pages, old, new, strict=True) if before]
         if self._refit is None or not known:
             return

@@ -126,11 +126,7 @@ class Settings:
         return loaded
 
     def _check_measured(self) -> None:
-        """Raise SettingsError where a score function or policy reads columns that its pages lack.
-
-        Only pages before their first visit have `first_visits.TERMINALS`, which suit GP4C_NEW_PAGE_FUNCTION.
-        Only with GP4C_QUERY_LOG do pages have gains of search quality.
-        """
+        """Raise SettingsError where a score function or policy reads columns that its pages lack."""
         read = {
             "GP4C_SCORE_FUNCTION": self.score_function.columns,
             "GP4C_DISCOVERY_FUNCTION": self.discovery_function.columns,
@@ -151,7 +147,6 @@ class Settings:
                 )
 
     def _check_rules(self) -> None:
-        """Raise SettingsError for a rule that compares words if there is no archive of texts."""
         for rule in self.rules:
             if rule.distance is not None and rule.distance.counts_words and not self.archive:
                 raise SettingsError(

@@ -148,9 +148,9 @@ def rules(value: Any) -> tuple[PageRule, ...]:
 
 
 def _xpaths(rule: PageRule, queries: tuple[str, ...]) -> tuple[str, ...]:
-    """Convert the selectors of a rule to XPaths: those that begin with neither / nor ( are CSS selectors.
+    """Convert a rule's selectors to XPaths; one is CSS unless it begins with /, ./, ( or ``xpath:``.
 
-    A prefix ``xpath:`` marks any other XPath. Raises SettingsError for a selector that is neither.
+    Raises SettingsError for a selector that is neither.
     """
     xpaths = []
     for query in queries:
@@ -188,10 +188,7 @@ def fetchers(value: Any) -> int | str:
 
 
 def check_private(address: int | str | None, *, is_insecure: bool) -> None:
-    """Raise SettingsError for an `address` of Dask's scheduler on another machine without TLS.
-
-    Its clients can run code. ``is_insecure``: the user allows it.
-    """
+    """Raise SettingsError for Dask's scheduler on another machine without TLS, unless `is_insecure`."""
     is_loopback = str(address).startswith(("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:"))
     if str(address).startswith("tcp://") and not (is_loopback or is_insecure):
         raise SettingsError(

@@ -135,14 +135,11 @@ def read_state(content: Any) -> PageState:
 
 
 EVIDENCE: Final = ("weight", "size", "latency_ms", "flipped")
-"""Fields of `PageState` that a replay reads."""
+"""Fields of `PageState` that a replay reads; the others keep their defaults there."""
 
 
 def read_evidence(state: object) -> PageState:
-    """Convert only the fields that a replay needs, `EVIDENCE`; the others get their defaults.
-
-    ``state``: a page's decoded JSON. Raises ValueError for a wrong value.
-    """
+    """Convert only the fields `EVIDENCE` of a page's decoded JSON; raises ValueError for a wrong value."""
     known = state if isinstance(state, dict) else {}
     return read_state({name: known[name] for name in EVIDENCE if name in known})
 
@@ -240,8 +237,7 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
 def check_pages(name: str, pages: Sequence[PageLine], cycles: int, is_known: Callable[[int], bool]) -> None:
     """Check that no page comes twice and that all bits and dates fit `cycles`; raises ImportFileError.
 
-    ``pages``: next lines of file `name`; ``cycles``: their number in the history; ``is_known(key)``: whether
-    an earlier page has this key.
+    ``pages``: next lines of file `name`; ``cycles``: number of cycles; ``is_known(key)``: an earlier page's.
     """
     seen: set[int] = set()
     for page in pages:

@@ -1093,7 +1093,6 @@ def is_prose(piece: str) -> bool:
 
 
 def _is_prose_word(word: str) -> bool:
-    """Whether a word has no digit, and three letters, or two beyond the Latin script."""
     shortest = 2 if word > "\u02ff" else 3
     return len(word) >= shortest and not any(map(str.isdigit, word))
 

@@ -154,7 +154,6 @@ def _plain(text: str) -> tuple[str, bool]:
 
 
 def _beyond_ascii(text: str) -> set[str]:
-    """Return the characters of a text that are not printable ASCII."""
     rare = text.encode("utf-8", "surrogatepass").translate(None, _PRINTABLE)
     return set(rare.decode("utf-8", "surrogatepass"))
 

@@ -23,10 +23,7 @@ _MAX_VECTOR_BYTES: Final = 64  # of a longer word the rest is hashed on its own:
 
 
 def shingle_hashes(normal: str) -> UInt64s:
-    """Return a hash per shingle of a normalised text, uint64 ``[words + 2]``; empty if it has no words.
-
-    Two shingles of fewer than three words stand at either end.
-    """
+    """Return a hash per shingle of a text: uint64 ``[words + 2]`` with shorter ones at its ends, or empty."""
     return hashes_of_shingles(word_hashes(normal.encode("utf-8", "surrogatepass")))
 
 

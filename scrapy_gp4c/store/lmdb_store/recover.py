@@ -115,9 +115,8 @@ def recover(path: Path, sizes: Sizes, key_of: KeyOf) -> Recovered:
 def _read(path: Path, readable: Path) -> tuple[Values, dict[str, int]]:
     """Read all intact values of a damaged file; returns these, and table -> number of values it had.
 
-    A child process reads a copy, in the directory `readable`, lengthened to the size in its header, because
-    reading beyond the end is a SIGBUS. Where a damaged page ends the child, another one goes on with the next
-    table.
+    A child process reads a copy, in the directory `readable`, lengthened to the size in its header (or SIGBUS
+    may follow). Where a damaged page ends the child, another one goes on with the next table.
     """
     readable.mkdir(0o700)
     try:

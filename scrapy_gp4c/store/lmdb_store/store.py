@@ -335,10 +335,7 @@ class Store(Tables):
         yield from list(self._buffer.pages)
 
     def value(self, table: str, page: int) -> bytes | None:
-        """Read a page's value in `validators`, `copies`, `descriptions` or `answers`, committed or not.
-
-        None: there is none.
-        """
+        """Read a page's value in one of the tables `_BUFFERED`, committed or not; None: it has none."""
         if page in self._buffer.values[table]:
             return self._buffer.values[table][page]
         with self.transaction() as txn:
@@ -585,10 +582,7 @@ class Store(Tables):
                 yield U32.unpack(key)[0], bytes(value)
 
     def clusters(self) -> StoredGroups | None:
-        """Read clusters, links and popularity by page id; None before ``scrapy gp4c cluster`` wrote any.
-
-        Pages that are newer than the clusters are missing.
-        """
+        """Read clusters, links and popularity by page id, without newer pages; None: there are none."""
         with self.transaction() as txn:
             value = self.db["clusters"].get(txn, _CLUSTERS)
         if value is None:
@@ -621,10 +615,7 @@ class Store(Tables):
             return read_trust(txn, self.db)
 
     def site_names(self, sites: Iterable[int]) -> dict[int, str]:
-        """Return key of a site -> its name, from the URL of one of its pages; a site without one is missing.
-
-        ``sites``: keys of sites.
-        """
+        """Return site key -> name, by the URL of one of its pages, for those of `sites` that have a page."""
         of_directory = self.site_keys()
         todo, names = set(sites), dict[int, str]()
         for first, block in self.blocks() if todo else ():
@@ -641,10 +632,7 @@ class Store(Tables):
         return names
 
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
-        """Read the control group's shadows (see `SHADOW`) after `cycle`: ``[S]``, empty if it had none.
-
-        A shadow is the state that the page would have if it were visited only when the policy chose it.
-        """
+        """Read the states that pages of the control group would have without it (`SHADOW`), after `cycle`."""
         with self.transaction() as txn:
             return SHADOWS.read(txn, self.db, cycle)
 
@@ -665,10 +653,7 @@ def _doubted(visits: npt.NDArray[Any], row: int) -> bytes:
 
 
 class Claims:
-    """Reads and writes a store's claims, statements of sites that a page changed (`page_state.claims`).
-
-    Claims are written as notes of the open cycle, from which its fold makes claims; `tell` needs no cycle.
-    """
+    """Reads and writes a store's claims, statements of sites that a page changed (`page_state.claims`)."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -725,10 +710,7 @@ class Claims:
             CLAIMS.put(txn, store.db, store.last_cycle, free, claimed)
 
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Yield (cycle, claims that said something new), dtype `CLAIM`, part by part.
-
-        ``first``, ``last``: first and last finished cycle, None: all others.
-        """
+        """Yield (cycle, some of its claims), dtype `CLAIM`, for the finished cycles first..last."""
         return self._store.rows_of_cycles(CLAIMS, first, last)
 
 

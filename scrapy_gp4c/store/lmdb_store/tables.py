@@ -6,9 +6,8 @@ export, `forget` and `recover` go through these descriptions. Columns are kept i
 `Tables.block_rows` pages, by page id.
 
 docs/code/store.md describes keys and values. Numbers in keys are big-endian, so that they sort. `groups` has
-the directories in blocks; a directory's number follows from when its first page was added. `group_visits` has
-the sums of a cycle's visits by directory. Each transaction of a fold writes a part of these, and the last one
-replaces the parts by one value.
+the directories in blocks, in the order in which they were added. `group_visits` has the sums of a cycle's
+visits by directory, in parts while the cycle is folded, and then as one value.
 """
 
 import json
@@ -64,10 +63,7 @@ Handles = dict[str, Table]
 
 
 class PageColumns(NamedTuple):
-    """Description of a table of optional page columns, such as weights.
-
-    A block in which all pages have the value `missing` is not stored.
-    """
+    """Description of a table of optional page columns, stored for blocks where any is not `missing`."""
 
     table: str
     dtypes: dict[str, str]

@@ -139,7 +139,6 @@ def check_tree_pages(path: Path) -> str:
 
 
 def _values(tables: Tables) -> Iterator[str]:
-    """Yield a problem for every value whose checksum is wrong."""
     for name, table in tables.db.items():
         try:
             with tables.transaction(buffers=True) as txn:
@@ -192,10 +191,7 @@ def _ids(tables: Tables) -> Iterator[str]:
 
 
 def problems(tables: Tables) -> Iterator[str]:
-    """Yield a sentence per problem among a store's tables, for `verify`, with all derived values recomputed.
-
-    Checksums and the file are the matter of `verify`. Memory: 50 bytes per page.
-    """
+    """Yield a sentence per problem between tables, for a deep `verify`. Memory: 50 bytes per page."""
     if tables.fold_marker is not None:
         yield f"the fold of cycle {tables.last_cycle + 1} is not complete: open the store for writing"
         return
@@ -349,10 +345,7 @@ def _in_words(visits: tuple[Any, ...] | None) -> str:
 
 
 def has_all_visits(columns: Columns, dropped: int) -> npt.NDArray[np.bool_]:
-    """Mask of the pages that have no deleted visits, by ``first_cycle`` and ``n``.
-
-    ``dropped``: last cycle whose visits were deleted; 0: none.
-    """
+    """Mask of the pages without deleted visits; ``dropped``: last cycle of deleted visits, 0: none."""
     first, unjudged = columns["first_cycle"], columns["n"] == 0
     return np.asarray((first > dropped) | (first == 0) & unjudged | (dropped == 0))
 
