@@ -81,7 +81,7 @@ def put_claims(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, s
 
 
 def sum_up_trust(txn: Any, db: Handles, directories: int, cycle: int) -> None:
-    """Decay the `trust` counts of sites, and add the parts of `cycle`; ``directories``: how many are known."""
+    """Decay the `trust` counts of sites, and add the parts of `cycle`; ``directories``: how many exist."""
     added, old = TRUST_PARTS.read(txn, db, cycle), read_trust(txn, db)
     if not len(old) and not len(added):
         return
