@@ -233,7 +233,9 @@ class Admission:
         """Requests for unknown URLs to which planned pages may have moved: see `_waits_for_twin`."""
         self._may_wait = True
         self._copies: dict[int, list[Request]] = {}
-        """Page that a later round may plan -> further requests of the spider for it, with ``dont_filter``."""
+        """Page that a later round may plan -> further requests of the spider for it."""
+        self._unfiltered: set[int] = set()
+        """Pages that this run has only requested with ``dont_filter``, unknown to Scrapy's own filter."""
         self.requests_elsewhere = 0
         """Number of requests that neither the start nor a callback has yielded, but an errback or a queue."""
         self._has_start_pages = self._has_forgotten = False
@@ -261,7 +263,7 @@ class Admission:
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
         self._memories: tuple[set[Any] | dict[Any, Any], ...] = (
             self._duplicates, self._settled, self._unplanned, self.restored, self.offered, self._copies,
-            self._secret_keys, self._links, self._followers,
+            self._secret_keys, self._links, self._followers, self._unfiltered,
         )  # fmt: skip
 
     def use_filter(self, is_seen: Callable[[Request], bool]) -> None:
@@ -518,6 +520,9 @@ class Admission:
             self._note_objects(page, request)
             if cycle.is_claimed(page):
                 is_repeated = is_further and cycle.is_repeated(page, request.meta.get(META), finder)
+                if not is_further and self._is_other(page, request, finder):
+                    self._duplicates.add(name)
+                    return self._queue_untouched(request, is_filtered=False)
                 return self._admit_claimed(page, name, request, key in self._logins, is_repeated)
         stored = self.rebuilder.stored(request)
         is_spiders = "unstorable" in stored or "session" in stored
@@ -556,7 +561,7 @@ class Admission:
             self._todays[page] = request
             return False
         else:
-            is_further = is_further and page in self.restored
+            is_further = page in self.restored and (is_further or self._is_other(page, request, finder))
             claim = self._claim_known(page, stored, is_login=key in self._logins)
             if claim is not None and (finder == START or key in self._logins):
                 self._setup.visits(page, is_login=key in self._logins)
@@ -568,15 +573,38 @@ class Admission:
                     self.offered[page] = request
                 if self._by_url_alone:
                     self._unplanned[request.url] = page
+                if request.dont_filter and page not in self._unfiltered:
+                    self._unfiltered.add(page)
+                    self._stats.inc_value(NOT_PLANNED)
+                    return False
                 if self._counts_links and not store.page(page).has_copy:
                     return self._note_link(page, finder, request, NOT_PLANNED)
                 return self._skip(name, NOT_PLANNED)
         cycle.asked.add(page)
-        self._duplicates.add(name)
+        self._note_filtered(page, name, request)
         if self.queue_claim(request, claim):
             return True
         request.meta[META] = cycle.end(claim, "excluded")
         return False
+
+    def _note_filtered(self, page: int, name: str | int, request: Request) -> None:
+        """Skip requests that equal `request` from now on, if Scrapy's duplicate filter would drop them."""
+        if request.dont_filter:
+            self._unfiltered.add(page)
+        else:
+            self._duplicates.add(name)
+
+    def _is_other(self, page: int, request: Request, finder: int) -> bool:
+        """Whether Scrapy would send a further request for a page, with other data or another callback.
+
+        Its duplicate filter does not note requests with ``dont_filter``, as those of start URLs are: the
+        first other request for such a page, like that of a rule for a link of the page to itself, is sent.
+        """
+        is_noted = page in self._unfiltered
+        if not is_noted and finder == page + 1 and page not in self._cycle.asked:
+            is_noted = self._cycle.store.page(page).found_by == START  # the start has not come to it yet
+        self._unfiltered.discard(page)
+        return is_noted and has_new_data(self._cycle.store.request(page), self.rebuilder.stored(request))
 
     def _admit_claimed(
         self, page: int, name: str | int, request: Request, is_login: bool, is_repeated: bool
@@ -701,7 +729,7 @@ class Admission:
         self._restore(page, stored)
         if not is_queued:
             return self._skip(name, DUPLICATE)
-        self._duplicates.add(name)
+        self._note_filtered(page, name, request)
         self._todays[page] = request
         return True
 

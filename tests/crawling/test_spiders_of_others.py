@@ -119,6 +119,19 @@ class Ruled(Daily, CrawlSpider):
         yield from self.parse_item(response, day)
 
 
+class Paged(Daily):
+    """A start page that is read as a list first, and then as the first of its items."""
+
+    name = "paged"
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request(self.site.url(ITEMS[0]), self.parse_first, dont_filter=True)
+
+    def parse_first(self, response: Any) -> Iterator[Any]:
+        for path in (*ITEMS, ITEMS[0]):
+            yield response.follow(path, self.parse_item, cb_kwargs={"day": self.day})
+
+
 class Mapped(Daily, SitemapSpider):
     """A sitemap whose requests are changed on the way out."""
 
@@ -311,7 +324,9 @@ class Pages(Daily):
             yield response.request.replace(cb_kwargs={"number": number + 1})
 
 
-SPIDERS = [Levels, Old, Ruled, Mapped, Feed, Table, Fallback, Idle, LateIdle, Summary, Form, Inline, Pages]
+SPIDERS = [
+    Levels, Old, Paged, Ruled, Mapped, Feed, Table, Fallback, Idle, LateIdle, Summary, Form, Inline, Pages,
+]  # fmt: skip
 
 
 BREADTH = {"DEPTH_PRIORITY": 1, "CONCURRENT_REQUESTS": 1}
