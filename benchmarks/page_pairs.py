@@ -4,7 +4,7 @@ Run: ``python -m benchmarks.page_pairs DIRECTORY``. The directory has ``index.js
 name, lang, type, edit, ext and changed) and a folder per pair with ``before.EXT`` and ``after.EXT``. With a
 file of contents instead (docs/lab/histories.md) it draws 1,200 edits, and counts those that each value of
 ``GP4C_FINGERPRINT`` finds.
-docs/fingerprint.md has its table.
+docs/lab/fingerprint.md has its table.
 """
 
 import argparse

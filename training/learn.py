@@ -1,4 +1,4 @@
-"""Learn a score function: `python -m training.learn HISTORY`; docs/learning.md explains every option."""
+"""Learn a score function: `python -m training.learn HISTORY`; docs/learning.md and docs/lab/learning.md explain the options."""
 
 import argparse
 import sys
@@ -138,7 +138,7 @@ def _growth_choices(
 
 
 FORGET: Final = 0.05
-"""Recommended value of ``--forget``; the papers forget nothing (docs/learning.md compares)."""
+"""Recommended value of ``--forget``; the papers forget nothing (docs/lab/learning.md compares)."""
 
 
 BEYOND: Final = ", ".join(name for name in EVERY if name not in PAPERS)
