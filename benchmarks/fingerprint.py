@@ -1,8 +1,8 @@
 """Does the fingerprint find what changed, does it stay still under noise, and what does it cost?
 
-Run: ``python -m benchmarks.fingerprint [--pages N]``. docs/lab/fingerprint.md states its figures. On generated
-pages it compares the fingerprint with a plain 64-bit SimHash of the same shingles; on the pages of the
-example project's web it compares successive days, whose truth is known.
+Run: ``python -m benchmarks.fingerprint [--pages N]``. docs/lab/fingerprint.md states its figures. On
+generated pages it compares the fingerprint with a plain 64-bit SimHash of the same shingles; on the pages of
+the example project's web it compares successive days, whose truth is known.
 """
 
 import argparse

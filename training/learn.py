@@ -1,4 +1,7 @@
-"""Learn a score function: `python -m training.learn HISTORY`; docs/learning.md and docs/lab/learning.md explain the options."""
+"""Learn a score function: `python -m training.learn HISTORY`.
+
+docs/learning.md and docs/lab/learning.md explain every option.
+"""
 
 import argparse
 import sys
