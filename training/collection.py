@@ -114,9 +114,9 @@ class Imputed(NamedTuple):
     right: Mean
     """Share of the guesses that are the truth."""
     changes_guessed: Mean
-    """Share of the guesses that are changes."""
+    """Number of guesses that are changes."""
     changes_lost: Mean
-    """Share of the lost outcomes that were changes."""
+    """Number of lost outcomes that were changes."""
     rates: dict[str, tuple[float, Mean]]
     """Score function -> change rate on the truth, and on the imputed histories."""
 

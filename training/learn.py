@@ -54,7 +54,7 @@ TERMINALS: Final[dict[Target, tuple[str, ...]]] = {
     "new_page_function": (*first_visits.REPLAYED, "near", "near_dir", "w"),
     "score_function": (),
 }
-"""Function of a growing crawl that is learned -> terminals that it has besides the chosen ones."""
+"""Function that is learned for a growing crawl -> terminals that it has besides the chosen ones."""
 OTHERS: Final = (
     "promote", "fitness", "cost", "protocol", "division", "importance", "every", "claims",
     "first_sight", "selection", "front", "prefer", "ties", "forget", "checkpoint", "resume",

@@ -207,7 +207,7 @@ WITHOUT: Final = Path("none")
 
 
 def evidence(add: Add) -> None:
-    """Add the options for files of what is known of a history's pages beside their changes."""
+    """Add the options for files about a history's pages: sites' claims, and ages and sizes at first sight."""
     add("--claims", type=Path, metavar="FILE", help=f"claims of sites about the pages: lines {LINE}")
     what = f"ages and sizes of the pages at first sight: lines {FIRST_SIGHT} (default: the file "
     what += f"NAME.first_sight.tsv.gz beside the history, where there is one; {WITHOUT}: neither)"
@@ -215,11 +215,9 @@ def evidence(add: Add) -> None:
 
 
 def with_evidence(args: Namespace, history: ChangeHistory, first_cycle: int = 1) -> ChangeHistory:
-    """Add what the files of the options of `evidence` have to `history`.
+    """Copy of `history` with the contents of the files that the options of `evidence` name.
 
-    ``first_cycle``: number of its first cycle in its file.
-
-    Raises HistoryError as `claims.with_evidence`.
+    ``first_cycle``: number of the history's first cycle in its file. Raises HistoryError.
     """
     first_sight = args.first_sight
     if first_sight is None and history.page_names is not None:

@@ -100,8 +100,7 @@ def differences(
 ) -> Iterator[tuple[int, FileDifference]]:
     """Yield each file that differs between two commits, with the position of their pair (new, old).
 
-    One streaming pass of one git process; `advance` is called when a pair is begun. A rename is a deletion
-    and an addition.
+    One git process streams them; `advance` is called at each pair. A rename is a deletion and an addition.
     """
     command = [*_GIT, "-C", str(path), "diff-tree", "--stdin", "--always", "-r", "-z", "--raw"]
     command += ["--no-renames", "--no-abbrev", "--ignore-submodules", *_NO_PROGRAMS]
