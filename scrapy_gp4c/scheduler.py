@@ -33,7 +33,10 @@ CLOSES_AT_START: Final = (2, 19)
 
 
 class RecrawlScheduler(Scheduler):
-    """Queues the plan of a cycle, drops other requests: docs/code/architecture.md, "A request's way"."""
+    """Scrapy's scheduler, which queues the plan of a cycle and new pages, and drops other requests.
+
+    See docs/code/architecture.md, "A request's way".
+    """
 
     gp4c: Settings
     commit_interval_s = 0.5

@@ -94,7 +94,7 @@ class EventSource(NamedTuple):
 
 
 def page_events(events: CycleEvents, source: EventSource, diff: Diff | None = None) -> Iterator[PageEvent]:
-    """Yield the events of a cycle as records, `BATCH` in memory at a time, with the results of `diff`."""
+    """Yield the events of a cycle as records, `BATCH` in memory at a time; `diff` is called for changes."""
     for first in range(0, len(events.kinds), BATCH):
         rows = slice(first, first + BATCH)
         visits = events.visits[rows]

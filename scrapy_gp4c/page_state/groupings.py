@@ -36,7 +36,7 @@ class Distances(Protocol):
     """Protocol of distances between the groups of a `Grouping`."""
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
-        """Yield for each distance 0, 1, ..., abs(d), towards the sign of d, the groups at it from `group`."""
+        """Yield the groups at distance 0, 1, ..., abs(d) from `group`, in the direction of d's sign."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +291,7 @@ class PageGroups:
         return popularity_of(self.links.page_rank())
 
     def of_pages(self, pages: npt.NDArray[np.integer[Any]]) -> "PageGroups":
-        """Return clusters and links of `pages` only, renumbered; of an entry `NOWHERE` there are none."""
+        """Return clusters and links of `pages` only, renumbered; an entry `NOWHERE` gets none of them."""
         known = pages != NOWHERE
         cluster = np.where(known, self.cluster[pages], np.int32(NOWHERE))
         new_position = np.full(len(self.cluster), NOWHERE)

@@ -231,7 +231,7 @@ def lift_of(
 
 
 def age_evidence(state: Mapping[str, Array], crawl_rate: float) -> npt.NDArray[np.int64]:
-    """Log Bayes factor of a prior of a page's change rate by its age at the first fetch, and the crawl's.
+    """Log Bayes factor: is a page's change rate that of its age at the first fetch, or that of the crawl?
 
     In units of `rates.UNIT`, ``[P]``; 0 for pages without age. Both priors are Gamma with one shape, so that
     only logarithms are left. ``state``: E, T and ``age_first``, each ``[P]``.
