@@ -31,7 +31,7 @@ AWAITED_KINDS: Final = tuple(KINDS[kind] for kind in (SAMPLE, PANEL, RANKED))
 
 
 class Load(Enum):
-    """Kind of the requests in Scrapy's queue, by what the downloader can do with them now."""
+    """What the downloader can do now with the requests in Scrapy's queue."""
 
     NONE = auto()
     """No request."""

@@ -138,7 +138,7 @@ class SharedObjects:
     def note_use(self, identity: object, version: bytes, fetcher: str, is_filled: bool) -> bool:
         """Note that a callback on a fetcher had an object; returns whether two fetchers fill copies of it.
 
-        ``version``: digest of its content when it was sent; ``is_filled``: whether the callback changed it.
+        ``identity``: of all copies; ``version``: digest of what was sent; ``is_filled``: by the callback.
         """
         if identity not in self._objects:
             return False

@@ -332,7 +332,7 @@ def without_clock(blocks: Sequence[TextNode], positions: frozenset[int]) -> str:
 
 
 def learn(learned: bytes, blocks: Sequence[TextNode], *, is_changed: bool) -> bytes:
-    """Return the state of noise learning after a visit, packed; b"" if nothing may be a clock.
+    """Return the packed state of noise learning after a page was read; b"" if nothing may be a clock.
 
     ``learned``: the state before; ``blocks``: parts of the page now; ``is_changed``: whether the page changed
     but for its clocks.
