@@ -84,6 +84,8 @@ def some_columns(known: KnownPages, pages: Pages, names: Sequence[str]) -> dict[
     }
 
 
+MOST_ALIVE: Final = 0.25
+"""Most pages of a site that answer in an outage, as a share of its pages with copies that fail."""
 BUDGET_SHARE: Final = 0.25
 """Share of a cycle's budget that gone pages may take, apart from pages of sites that answer again."""
 
@@ -160,34 +162,39 @@ def _sites_alive(known: KnownPages, gone_after: int) -> Array:
 def note_recovery(store: Store, left_alone: Collection[str]) -> None:
     """Let failing pages of sites that are back from an outage be due at once; call before a cycle is closed.
 
-    A site was out if the cycle before left it alone, or if all its pages ever visited had failed. It is back
-    if one of these answers in this cycle, which in the second case had failed twice. Of a site left alone,
-    pages that were gone (404) or that it refuses for ever wait on. ``left_alone``: hosts that this cycle
-    leaves alone.
+    A site was out if the cycle before left it alone, or if all its pages ever visited had failed, or most of
+    those with a copy, as where only the home page answers. It is back if a page answers in this cycle, which
+    in the second case had failed twice. Of a site left alone, pages that were gone (404) or that it refuses
+    for ever wait on. ``left_alone``: hosts that this cycle leaves alone.
     """
     visits = store.open_visits()
     answered = np.unique(visits["page"][~among(visits["outcome"], FAILED)])
     answered = answered[answered < store.merged_pages]
-    columns = some_columns(store, answered, ("failures", "group"))
+    columns = some_columns(store, answered, ("failures", "gone", "group"))
     before = store.cycles(store.last_cycle)[0].get("left_alone", {})
     refused = site_keys(before.keys() - set(left_alone))
     site_of_group = store.site_keys()
     site = site_of_group[columns["group"]]
     has_failed = columns["failures"] > 0
-    sites = np.unique(site[(columns["failures"] > 1) | (has_failed & np.isin(site, refused))])
+    failed_twice = (columns["failures"] > 1) | (
+        columns["gone"] > 1
+    )  # a link shortens the wait of a gone page
+    sites = np.unique(site[failed_twice | (has_failed & np.isin(site, refused))])
     if not len(sites):
         return
     had_refused = np.isin(sites, refused)
-    was_up = np.zeros(len(sites), np.bool_)
+    alive_pages, lost_pages = np.zeros((2, len(sites)), np.int64)
     waiting: list[Array] = []
-    for first, block in store.blocks({"failures", "gone", "last_attempt", "group"}):
+    for first, block in store.blocks({"failures", "gone", "last_attempt", "group", "has_copy"}):
         row = np.flatnonzero((block["last_attempt"] > 0) & np.isin(site_of_group[block["group"]], sites))
         site_row = np.searchsorted(sites, site_of_group[block["group"][row]])
         failing = (block["failures"][row] > 0) & ~(had_refused[site_row] & (block["gone"][row] > 0))
-        was_up[site_row[~failing]] = True
+        alive_pages += np.bincount(site_row[~failing], minlength=len(sites))
+        lost_pages += np.bincount(site_row[failing & (block["has_copy"][row] > 0)], minlength=len(sites))
         waiting.append(np.stack((row[failing] + first, site_row[failing])))
     pages, site_row = np.concatenate(waiting, axis=1)
-    due = np.setdiff1d(pages[(~was_up | had_refused)[site_row]], visits["page"])
+    was_out = had_refused | (alive_pages <= MOST_ALIVE * lost_pages)
+    due = np.setdiff1d(pages[was_out[site_row]], visits["page"])
     store.note_many(due, "wait", np.full(len(due), float(RECOVERING)))
 
 

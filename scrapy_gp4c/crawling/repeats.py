@@ -49,6 +49,10 @@ ALIKE: Final = 0.6
 """Share of compared pages with alike texts from which on there is a warning; calendars name months."""
 MAX_NAMED: Final = 20
 """Most words of a URL, its last ones, that are left out of a text before it is compared."""
+MIN_COMBINATIONS: Final = 16
+"""Fewest sets of parameters of a path's new pages, three for each parameter, by which these are facets."""
+MAX_COMBINATIONS: Final = 256
+"""Most such sets that are noted for a path."""
 _NUMBER: Final = re.compile(r"\d+")
 MAX_REMEMBERED: Final = 100_000
 """Most texts of a cycle's new pages, and most scopes, that are remembered."""
@@ -275,6 +279,10 @@ class Repeats:
         """Domain -> its hosts with new pages that had texts of another of its hosts."""
         self._forms: dict[str, tuple[int, set[int]]] = {}
         """Form of URL, see `form_of` -> number of new pages, and hashes of their texts without numbers."""
+        self._combinations: defaultdict[str, set[frozenset[str]]] = defaultdict(set)
+        """URL without query -> sets of parameters of its new pages."""
+        self._facets: set[str] = set()
+        """URLs without query of which a warning says that their parameters are combined."""
         self._originals: dict[tuple[str, int], int] | None = None
         """Site and fingerprint -> first page in a trap that has this text; None: not read yet."""
         self.excluded: set[int] = set()
@@ -350,6 +358,8 @@ class Repeats:
         """
         if self._most is None or len(self._forms) > MAX_REMEMBERED:
             return None
+        if (warning := self._note_combination(url)) is not None:
+            return warning
         form = form_of(url)
         pages, texts = self._forms.get(form, (0, set[int]()))
         self._forms[form] = pages + 1, texts
@@ -369,6 +379,25 @@ class Repeats:
             "differ by numbers or by words of their address alone, as a calendar's or a search's do. They "
             'are not capped: give them {"never": True} in GP4C_RULES, keep the spider out, or set '
             "GP4C_NEW_PAGES."
+        )
+
+    def _note_combination(self, url: str) -> str | None:
+        """Note the parameters of a new page; returns a warning if its path's are combined, as facets are."""
+        path, _, query = url.partition("?")
+        names = frozenset(name for name, _ in parse_qsl(query, True))
+        if not names or path in self._facets:
+            return None
+        combinations = self._combinations[path]
+        if names in combinations or len(combinations) == MAX_COMBINATIONS:
+            return None
+        combinations.add(names)
+        if len(combinations) < max(MIN_COMBINATIONS, 3 * len(frozenset().union(*combinations))):
+            return None
+        self._facets.add(path)
+        return (
+            f"New pages such as {url} combine the parameters of {path} in {len(combinations)} ways, as the "
+            "filters of a shop do. They are not capped: add to GP4C_URL_PARAMS_IGNORED what makes no page of "
+            'its own, give combinations {"never": True} in GP4C_RULES, or set GP4C_NEW_PAGES.'
         )
 
     def _counted(self, url: str) -> list[Scope]:

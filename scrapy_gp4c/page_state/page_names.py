@@ -33,6 +33,8 @@ IGNORED_PARAMS: Final = (
     "cjevent", "dm_i", "bbeml", "spm", "sscid", "rb_clickid", "syclid", "unicorn_click_id",
     "guce_referrer", "guce_referrer_sig", "guccounter", "awc", "zanpid", "tduid", "ranmid", "raneaid",
     "ransiteid", "tblci", "cm_mmc*", "sfmc_*", "mibextid", "ref_src", "algo_pvid", "pdp_npi", "__cf_chl_*",
+    "hss_channel", "mkwid", "pcrid", "cmpid", "ncid", "wprov", "__twitter_impression", "cvid", "mkcid",
+    "mkevt", "mkrid", "_trkparms", "_trksid", "pd_rd_*", "pf_rd_*", "fbadid", "adgroupid",
     *SESSION_PARAMS,
 )  # fmt: skip
 """Default names of parameters that make no page of their own, lower case; a final ``*`` is any rest.
@@ -42,11 +44,17 @@ and the session names of PHP, Java EE, ASP, ColdFusion and osCommerce.
 """
 
 _SESSION_NAMES: Final = re.compile(
-    r"s|[a-z]{0,2}sid|.*[-_.]sid|(?:.*[-_.])?sess|.*sess(?:ion)?[-_]?id|.*session|.*(?:csrf|xsrf|nonce).*",
+    r"s|[a-z]{0,2}sid|.*[-_.]sid|(?:.*[-_.])?sess|.*sess(?:ion)?[-_]?id|.*session|.*(?:csrf|xsrf|nonce).*"
+    r"|(?:visit(?:or)?|guest|request|trace|tracking|cart|basket)[-_]?(?:id|key|token)",
     re.DOTALL,
 )
 """Names of parameters that are a session if their value matches `_SESSION_VALUE`."""
 _SESSION_VALUE: Final = re.compile(r"[0-9a-f]{24,64}|(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[0-9A-Za-z_-]{24,64}")
+_CACHE_BUSTER: Final = re.compile(
+    r"(?:_|_dc|cb|rnd|rand(?:om)?|_?no[-_]?cache|cache[-_]?bust(?:er|ing)?)=(?:1[5-9]\d{8}(?:\d{3}){0,2}|0\.\d{6,20})",
+    re.IGNORECASE,
+)
+"""Parameter that keeps caches from answering: the Unix time or a random number, as jQuery's ``_`` has it."""
 _link_finders: Final = tuple(
     re.compile(pattern).findall
     for pattern in (  # each begins with a text, which makes it fast
@@ -129,7 +137,7 @@ def _sessions(ignored: tuple[str, ...]) -> tuple[str, ...]:
 def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:
     name, _, value = parameter.partition("=")
     name = unquote_plus(name).lower()
-    if pattern.fullmatch(name):
+    if pattern.fullmatch(name) or _CACHE_BUSTER.fullmatch(parameter):
         return True
     return _SESSION_VALUE.fullmatch(value) is not None and _SESSION_NAMES.fullmatch(name) is not None
 

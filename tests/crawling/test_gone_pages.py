@@ -24,6 +24,7 @@ from tests.crawling.test_hostile_server import with_status
 from tests.support.loopback import LinkFollower, Site, crawl, html, outcomes, stats
 
 WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
+WELCOME = html("welcome to the server, which is installed and works")
 FULL = {"GP4C_BUDGET": 1.0, "RETRY_ENABLED": False}
 
 
@@ -33,15 +34,17 @@ def website(site: Site, pages: int = 12) -> None:
     site.pages = {"/": html(WORDS, links), **{link: html(f"{WORDS} {link}") for link in links}}
 
 
-@pytest.mark.parametrize(("status", "cycles_out"), [(410, 3), (404, 9)])
+@pytest.mark.parametrize(
+    ("status", "cycles_out", "home"), [(410, 3, {}), (404, 9, {}), (404, 3, {"/": WELCOME})]
+)
 async def test_a_site_that_was_gone_for_some_cycles_comes_back(
-    site: Site, store_path: Path, status: int, cycles_out: int
+    site: Site, store_path: Path, status: int, cycles_out: int, home: dict[str, str]
 ) -> None:
-    """All of its pages are visited within 3 cycles after its return."""
+    """All of its pages are visited within 3 cycles after its return, also where its home page answered."""
     website(site)
     await crawl(LinkFollower, store_path, FULL, url=site.url())
     up = dict(site.pages)
-    site.pages = dict.fromkeys(up, with_status(status))
+    site.pages = {**dict.fromkeys(up, with_status(status)), **home}
     for _ in range(cycles_out):
         site.log.clear()
         await crawl(LinkFollower, store_path, FULL, url=site.url())

@@ -297,23 +297,26 @@ async def test_cursors_with_other_values_in_each_run_are_one_warning(
         ("http://a.example/find?q=a{1}z", "nothing was found for a{1}z , look for something else", True),
         ("http://a.example/cal?m={0}", "there are no events in {2} , maybe in others", True),
         ("http://a.example/{3}/", "this is {3} , where quote {0} is of the day", True),
+        ("http://a.example/shop?{4}", "a{1}z", True),
         ("http://a.example/item/{0}", "item {0} is called a{1}z", False),
+        ("http://a.example/item?id={0}&lang={1}", "item {0} is called a{1}z", False),
         ("http://a.example/{1}", "{0} items", False),
     ],
 )
 def test_pages_that_differ_by_a_number_or_their_query_are_named(
     url: str, text: str, is_named: bool, store_path: Path
 ) -> None:
-    """Once a cycle, as a calendar or a search without end; pages with names of their own are not."""
+    """Once a cycle, as a calendar, a search without end or facets; pages with names of their own are not."""
     read, lines = [], []
     with Store(store_path) as store:
         repeats = Repeats(store, 10)
         for number in range(400):
             path = "/".join("ab"[int(bit)] for bit in f"{number:b}")
             letters = "".join(chr(97 + int(digit)) for digit in f"{number:04}")
-            values = number, letters, calendar.month_name[number % 12 + 1].lower(), path
+            facets = "&".join(f"f{at}={letters}" for at, bit in enumerate(f"{number:b}") if bit == "1")
+            values = number, letters, calendar.month_name[number % 12 + 1].lower(), path, facets
 
-            def text_of_page(values: tuple[int, str, str, str] = values) -> str:
+            def text_of_page(values: tuple[int, str, str, str, str] = values) -> str:
                 read.append(values)
                 return text.format(*values)
 
