@@ -70,7 +70,7 @@ class FinderMiddleware(BaseSpiderMiddleware):
     """Spider middleware at position 30: notes in every request of the spider which page found it."""
 
     def process_spider_input(self, response: Response) -> None:
-        """Hide the page's finder, as callbacks may copy meta, and set ``meta["gp4c"]`` to a `VisitInfo`."""
+        """Hide the page's finder, which callbacks may copy, and make ``meta["gp4c"]`` a `VisitInfo`."""
         hide_finder(response)
         _reader.set(finder_for(response))
         request = response.request

@@ -20,7 +20,7 @@ Ints = npt.NDArray[Any]
 
 PIECES: Final = 3
 _APART: Final = 1e-6
-"""Relative distance to which equal scores are moved apart, as the rank function F needs an inverse."""
+"""Relative distance to which equal scores are moved apart, because F needs an inverse."""
 
 
 class Curves(NamedTuple):

@@ -166,7 +166,7 @@ _STAGED: Final = (
     "WHERE cycle = ? AND page > ? ORDER BY page LIMIT ?"
 )
 SIGN: Final = 2**63
-"""Offset by which keys and fingerprints are stored lower, as SQLite's integers are signed."""
+"""Offset by which keys and fingerprints are stored lower, because SQLite's integers are signed."""
 
 
 _Row = tuple[int, int, int, int | None, str, int, bytes]

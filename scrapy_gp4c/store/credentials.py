@@ -72,7 +72,7 @@ class Credentials:
     def stripped(self, stored: StoredRequest) -> StoredRequest:
         """Return a stored request without secrets; the same object if it has none.
 
-        A secret parameter of the URL keeps its name (``?token=``), as pages with and without it are two. The
+        A secret parameter of the URL keeps its name (``?token=``): pages with and without it differ. The
         result's ``lacks`` lists what was removed, now or earlier.
         """
         lacks: list[str] = []

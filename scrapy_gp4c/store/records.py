@@ -268,8 +268,8 @@ class StoredRequest(TypedDict, total=False):
     session: bool
     """Whether the request's ``cookiejar`` had cookies of an earlier response."""
     needs_callback: str
-    """Why the callback runs though the page is unchanged: ``always``, as it yields requests that are not
-    stored, or ``once``, as the request has data that was not delivered yet."""
+    """Why the callback runs though the page is unchanged: ``always``: it yields requests that are not
+    stored; ``once``: the request has data that was not delivered yet."""
     follows: bool
     """Whether the callback has followed links of the page, which may change though the text does not."""
 
@@ -286,7 +286,7 @@ class LastAnswer(NamedTuple):
     final_url: str | None = None
     """URL after redirects, without secrets; None: that of the page."""
     failures: int = 0
-    """Failed visits in a row, as the column of that name is lowered to end a page's wait."""
+    """Failed visits in a row; the column of that name is lowered to end a page's wait."""
 
 
 NO_ANSWER: Final = LastAnswer()

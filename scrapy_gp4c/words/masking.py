@@ -795,7 +795,7 @@ class _Masks:
 def _says_clock(before: str) -> bool:
     """Whether a time of day is a clock by the words before it: "updated 17:30", "today, 17:30".
 
-    In "open today until 17:30" it is not, as "today" does not stand just before it.
+    In "open today until 17:30" it is not, because "today" does not stand just before it.
     """
     # "Today is Saturday, 28 November 2026, at": what belongs to a date is no word between.
     words = [

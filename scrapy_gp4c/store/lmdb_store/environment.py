@@ -231,7 +231,7 @@ def check_directory(path: Path, readonly: bool) -> None:
 
 
 def _create_directory(path: Path) -> None:
-    """Create a directory with mode 700, as requests may hold secrets; an existing one stays as it is."""
+    """Create a directory with mode 700, because requests may hold secrets; an existing one stays as it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.mkdir(_OWNERS | stat.S_IXUSR)
@@ -485,7 +485,7 @@ SUM_BYTES: Final = 4
 PLAIN_TABLE: Final = "ids"
 """Table without checksums: the columns of pages have the same keys."""
 PLAIN_KEY: Final = b"schema"
-"""Key of the schema in the table `meta`; its value has no checksum, as every version must read it."""
+"""Key of the schema in the table `meta`; its value has no checksum, so that any version can read it."""
 
 TABLES: Final = (
     "meta", "ids", "urls", "validators", "log", "new", "visits", "cycles", "plans", "columns", "groups",

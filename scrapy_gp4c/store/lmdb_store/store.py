@@ -162,7 +162,7 @@ class Store(Tables):
             raise
 
     def _load(self) -> None:
-        """Read the counters and the open cycle in one transaction, as another process may write meanwhile."""
+        """Read the counters and the open cycle in one transaction, because others may write meanwhile."""
         with self.transaction() as txn:
             self.read_counters(txn)
             self._load_open_cycle(txn)

@@ -330,7 +330,7 @@ _META: Final = {
 }  # fmt: skip
 """All keys of `meta`: another key there is a damaged one."""
 _BLOCKS_TOGETHER: Final = 4
-"""Number of blocks read at a time where only some columns are wanted, as this costs less per block."""
+"""Number of blocks read at a time where only some columns are wanted: it costs less per block."""
 
 
 class Sizes(NamedTuple):
