@@ -174,25 +174,6 @@ def test_moments_and_tokens_are_masked(text: str) -> None:
     assert mask(f"lorem ipsum {text.lower()} dolor") == f"lorem ipsum {MASK} dolor"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "$12.99",
-        "1,299.00 EUR",
-        "€0.50",
-        "version 1.12.4",
-        "in 2026",
-        "10.11.12.13",
-        "3:2",
-        "17 in stock",
-        "030 1234567",
-    ],
-)
-def test_prices_and_numbers_are_not_masked(text: str) -> None:
-    """What a page states stays in its text."""
-    assert mask(text.lower()) == text.lower()
-
-
 @pytest.mark.parametrize("words", [50, 100, 200, 500, 1000])
 def test_a_price_a_sentence_and_a_headline_count(words: int) -> None:
     """On pages of 50 to 1,000 words each of 100 changes of every kind moves at least three bits."""
@@ -209,42 +190,6 @@ def test_a_price_a_sentence_and_a_headline_count(words: int) -> None:
         for after in (show(text, price="13.99"), show(text, headline=f"new{seed} bridge"), show(rewritten)):
             missed += distance(before, after) < 3
     assert missed <= 3  # of 300: the acceptance asks for 99%; measured 99.9%
-
-
-@pytest.mark.parametrize(
-    "name", ["ad", "ads", "ad-banner", "sideAd", "top_ad", "advertisement box", "ad-12", "Sponsored"]
-)
-def test_ads_do_not_count(name: str) -> None:
-    """Elements named as ads by class or id, as whole words in any style, are not text."""
-    for attribute in ("class", "id"):
-        ad = f"<div {attribute}='{name}'>buy <b>now</b></div>"
-        assert html_content(f"<p>one two three four five</p>{ad}").text.split() == [
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-        ]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "add",
-        "header",
-        "download",
-        "badge",
-        "masthead",
-        "loading",
-        "addAddress",
-        "gradient",
-        "read-more",
-        "shadow",
-    ],
-)
-def test_names_that_only_contain_ad_are_content(name: str) -> None:
-    """A class name that merely contains the letters of ad is kept."""
-    assert html_content(f"<div class='{name}'>one</div>").text.split() == ["one"]
 
 
 def test_what_is_never_content() -> None:

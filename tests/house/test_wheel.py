@@ -111,6 +111,7 @@ def test_the_description_of_a_wheel_has_absolute_links(installed: Path) -> None:
     assert [link for link in links if not link.startswith("https://")] == []
 
 
+@pytest.mark.slow
 def test_a_wheel_serves_a_crawl(installed: Path) -> None:
     """What `ADDONS`, `SCHEDULER`, `GP4C_FEATURES` and the command line name is found."""
     code = """
