@@ -45,7 +45,7 @@ from scrapy_gp4c.fingerprint.copy_notes import with_sums
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.claims import link_notes
 from scrapy_gp4c.page_state.groups import place_of_url
-from scrapy_gp4c.page_state.page_names import head_and_path, other_ends
+from scrapy_gp4c.page_state.page_names import head_and_path, ignored_names, other_ends
 from scrapy_gp4c.page_state.rules import STORED_META, contradiction, read_span, read_tag, span_in_meta
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.first_visits import COUNTED
@@ -72,6 +72,8 @@ MAX_CLOSERS: Final = 100
 """Most remembered pages whose callbacks close the spider."""
 RECENT_PAGES: Final = 1_000
 """Number of the last pages of a full store whose most frequent directory the warning names."""
+MIN_SPELLINGS: Final = 3
+"""Dropped requests of one callback for one page, with other ignored parameters, that are worth a warning."""
 MAX_UNCOUNTED: Final = 100
 """Duplicates after which the statistic is brought up to date, as it is at the end of a run."""
 # Statistics of requests that are dropped, and of those that are fetched as without the add-on.
@@ -248,6 +250,8 @@ class Admission:
         self._closing: set[int] = set()
         self._has_posted = False
         self._skips_unchanged = settings.skip_unchanged
+        self._spellings: Counter[tuple[int, int]] = Counter()
+        """Page and finder -> requests of its callback dropped for other values of ignored parameters."""
         self._followers: set[int] = set()
         """Pages whose callbacks have followed links in this run."""
         self._may_log_in, self._cookies = True, 0
@@ -263,7 +267,7 @@ class Admission:
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
         self._memories: tuple[set[Any] | dict[Any, Any], ...] = (
             self._duplicates, self._settled, self._unplanned, self.restored, self.offered, self._copies,
-            self._secret_keys, self._links, self._followers, self._unfiltered,
+            self._secret_keys, self._links, self._followers, self._unfiltered, self._spellings,
         )  # fmt: skip
 
     def use_filter(self, is_seen: Callable[[Request], bool]) -> None:
@@ -719,6 +723,7 @@ class Admission:
         Returns False, and counts a duplicate, where that was sent already, or the spider has asked before.
         """
         if page in self._cycle.asked:
+            self._note_spelling(page, request)
             return self._skip(name, DUPLICATE)
         self._cycle.asked.add(page)
         stored = self.rebuilder.stored(request)
@@ -732,6 +737,23 @@ class Admission:
         self._note_filtered(page, name, request)
         self._todays[page] = request
         return True
+
+    def _note_spelling(self, page: int, request: Request) -> None:
+        """Warn where requests of one callback are one page, as they differ in ignored parameters alone."""
+        if not self._by_url_alone or "?" not in request.url:
+            return
+        names = ignored_names(request.url, self._cycle.settings.url_params_ignored)
+        if names:
+            finding = page, finder_of(request, self._cycle.store)
+            self._spellings[finding] += 1
+            if self._spellings[finding] == MIN_SPELLINGS:
+                line = (
+                    f"Requests such as {self.rebuilder.credentials.url(request.url)} are one page, whatever "
+                    f"{', '.join(names)} may be: all but the first of a run are dropped. If they lead to "
+                    "different pages, take the name out of GP4C_URL_PARAMS_IGNORED, or set that to [] if it "
+                    "does not have the name, which then looks like that of a session."
+                )
+                self._log_first("gp4c/ignored_params_differ", line, logging.WARNING)
 
     def todays(self, request: Request, claim: Claim) -> Request:
         """Return the request to send for a planned page: the spider's of this run, if any, or `request`."""

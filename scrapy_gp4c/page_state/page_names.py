@@ -115,6 +115,12 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
     return head + (mark + query if query else "") + hash_mark + fragment
 
 
+def ignored_names(url: str, ignored: tuple[str, ...]) -> list[str]:
+    """Return the names of the query parameters that `page_url` leaves out of a URL, sorted."""
+    query, compared = (one.partition("#")[0].partition("?")[2] for one in (url, page_url(url, ignored)))
+    return sorted({part.partition("=")[0] for part in query.split("&") if part not in compared.split("&")})
+
+
 def link_sum(source: str, ignored: tuple[str, ...]) -> int:
     """Checksum of the set of links in HTML, uint64 above 0 (0: none yet); ``ignored``: as in `page_url`."""
     links = {link for find in _link_finders for link in find(source)}

@@ -328,3 +328,25 @@ async def test_links_with_new_campaigns_and_sessions_are_the_known_pages(
         assert sorted(path_of(store.request(page)["url"]) for page in range(3)) == [
             "/a?utm_campaign=4&id=1", "/b", "/list",
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "links", "settings", "pages"),
+    [
+        ("sid", 4, {}, 1),
+        ("spm", 4, {}, 1),
+        ("spm", 3, {}, 1),
+        ("sid", 4, {"GP4C_URL_PARAMS_IGNORED": []}, 4),
+    ],
+)
+async def test_links_that_may_be_other_pages_though_they_are_taken_for_one_are_one_warning(
+    name: str, links: int, settings: dict[str, Any], pages: int, site: Site, store_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """A list links to many values of an ignored parameter; three links are usual for one page of a site."""
+    site.pages["/item"] = html("an item")
+    site.pages["/"] = html("a list", (f"/item?{name}={number:032x}" for number in range(links)))
+    crawler = await crawl(Follower, store_path, settings, urls=[site.url("/")])
+    assert stats(crawler)["new_pages"] == 1 + pages
+    is_warned = f"are one page, whatever {name} may be" in caplog.text
+    assert is_warned == (stats(crawler).get("ignored_params_differ") == 1) == (links > 3 and pages == 1)
