@@ -57,7 +57,7 @@ OTHER_PAGES: Final = "not about this page"
 REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, OUTSIDE, OTHER_PAGES)
 """Reasons for which text of a page is not compared."""
 
-_NEVER_TEXT: Final = "script,style,noscript,iframe,svg title,svg desc,defs,metadata,symbol"
+_NEVER_TEXT: Final = "script,style,noscript,iframe,svg title,svg desc,defs,metadata,symbol,annotation"
 
 
 def _by_tag(*selectors: str) -> dict[str, str]:
@@ -85,7 +85,7 @@ _LABELS: Final = [  # each begins with a text, which makes it fast
 # What may be left out. The time of a selector is that of its parts, for each element of a page: only those
 # are asked that may be there, by the page's tags. Names of classes and ids are sought in these, too.
 _CANDIDATES_BY_TAG: Final = _by_tag(
-    *("main", "article", "nav", "footer", "aside", "time", "amp-ad", "amp-embed")
+    *("main", "article", "nav", "footer", "aside", "time", "amp-ad", "amp-embed", "dialog:not([open])")
 )
 _CANDIDATES_BY_ATTRIBUTE: Final = {b"role": "[role]", b"hidden": "[hidden]", b"style": "[style*=none i]"}
 _MOST_NAMES: Final = 64
@@ -103,19 +103,28 @@ _FILE_END: Final = re.compile(rf"\.({'|'.join(sorted(_FILES))})(?![a-z0-9])".enc
 _OFFER_DATA: Final = ("data-price", "data-stock", "data-availability", "data-available")
 # Never text, and what says more than its text, with the tag or attribute that a page needs to have it.
 _FIRST_BY_TAG: Final = {"svg": "svg title,svg desc"} | _by_tag(
-    *("script", "style", "noscript", "iframe", "defs", "metadata", "symbol"),
+    *("script", "style", "noscript", "iframe", "defs", "metadata", "symbol", "annotation"),
+    *("object[data]", "embed[src]", "video[src]", "audio[src]", "source[src]"),
+    *("area[alt]", "optgroup[label]"),
     *("del", "s", "strike", "input", "meter", "progress", "img[alt]", "i:empty", "span:empty"),
-    *("option[selected]", "data[value]:empty", "textarea[placeholder]:empty"),
+    *("option[selected],option[label]", "data[value]:empty", "textarea[placeholder]:empty"),
     *("link[itemprop]", "meta[property$=':price:amount']"),
 )
 _FIRST_BY_ATTRIBUTE: Final = {
     b"role": "[role=img]",
     b"disabled": "[disabled],[aria-disabled=true]",
-    b"aria-label": "[aria-label]:empty:not(input)",
+    b"aria-label": "[aria-label]:not(input)",
+    b"aria-checked": "[aria-checked=true]",
+    b"progressbar": "[role=progressbar]",
+    b"meter": "[role=meter]",
     **{name.encode(): f"[{name}]:empty" for name in _OFFER_DATA},
     b"download": "a[download]",
     b"mailto:": "a[href^='mailto:' i]",
     b"tel:": "a[href^='tel:' i]",
+    b"sms:": "a[href^='sms:' i]",
+    b"//wa.me/": "a[href*='//wa.me/' i]",
+    b"data-cfemail": "[data-cfemail]",
+    b"email-protection#": "a[href*='email-protection#']",
     b"itemprop": "[itemprop][content]",
 }
 _ATTRIBUTES: Final = {*_ROOT_BY_ATTRIBUTE, *_CANDIDATES_BY_ATTRIBUTE, *_FIRST_BY_ATTRIBUTE}
@@ -131,6 +140,9 @@ _EVENT_PROPERTIES: Final = frozenset(
 _TEXTLESS: Final = [name.split()[-1] for name in _NEVER_TEXT.split(",")]
 _SAID_BY: Final = {
     "img": "alt",
+    "area": "alt",
+    "option": "label",
+    "optgroup": "label",
     "textarea": "placeholder",
     "meter": "value",
     "progress": "value",
@@ -529,7 +541,8 @@ def _document(source: bytes, markup: _Markup) -> LexborNode | None:
     if b"shadowrootmode" in markup.source:  # a visitor reads such a template in its place
         source = _SHADOW_ROOT.sub(b"<div", source)
     if "wbr" in markup.tags:
-        source = source.replace(b"<wbr>", b"")
+        for end in (b">", b"/>", b" />"):
+            source = source.replace(b"<wbr" + end, b"")
     if "sup" in markup.tags:
         for raised, sign in ((b"<sup>2</sup>", "²"), (b"<sup>3</sup>", "³")):
             source = source.replace(raised, sign.encode())
@@ -561,17 +574,25 @@ def _said(node: LexborNode) -> str:
     if tag == "iframe":
         inner = LexborHTMLParser(attributes.get("srcdoc") or "").root
         if inner is None:
-            return ""
+            return attributes.get("title") or ""
         for hidden in _SELECTOR.find(_NEVER_TEXT, inner):
             hidden.decompose()
-        return inner.text(separator=" ", strip=True).strip()
+        return f"{attributes.get('title') or ''} {inner.text(separator=' ', strip=True)}".strip()
     words = [attributes.get(_SAID_BY.get(tag or "", "")) or ""]
     if tag == "input" and (attributes.get("type") or "text").lower() not in _UNSEEN_INPUTS:
         words.append(attributes.get("value") or attributes.get("placeholder") or "")
-    if tag == "input" and "checked" in attributes:
+    if tag == "input" and attributes.get("type") == "image":
+        words.append(attributes.get("alt") or "")
+    if (tag == "input" and "checked" in attributes) or attributes.get("aria-checked") == "true":
         words.append("checked")
-    if attributes.get("role") == "img" or (node.child is None and tag != "input"):
-        words.append(attributes.get("aria-label") or "")
+    role = attributes.get("role")
+    if role in ("progressbar", "meter") and not node.text(strip=True):
+        words.append(attributes.get("aria-valuetext") or attributes.get("aria-valuenow") or "")
+    if "aria-label" in attributes and (role == "img" or (tag != "input" and not node.text(strip=True))):
+        words.append(attributes["aria-label"] or "")
+    if tag in ("object", "embed", "video", "audio", "source"):
+        words.append(_target(attributes.get("data") or attributes.get("src") or "", ""))
+    words.append(_protected_address(attributes))
     if tag in ("i", "span") and node.child is None:
         words.append(attributes.get("title") or _icon_name(node))
     if tag == "a":
@@ -591,6 +612,16 @@ def _said(node: LexborNode) -> str:
     if "disabled" in attributes or attributes.get("aria-disabled") == "true":
         words.append("disabled")
     return " ".join(words).strip()
+
+
+def _protected_address(attributes: dict[str, str | None]) -> str:
+    """Return the mail address that Cloudflare shows by a script, encoded with another key at each visit."""
+    code = attributes.get("data-cfemail") or (attributes.get("href") or "").partition("email-protection#")[2]
+    try:
+        key, *encoded = bytes.fromhex(code)
+    except ValueError:
+        return ""
+    return bytes(key ^ byte for byte in encoded).decode("utf-8", "replace")
 
 
 def _icon_name(icon: LexborNode) -> str:
@@ -616,7 +647,9 @@ def _icon_name(icon: LexborNode) -> str:
 def _target(href: str, text: str, is_download: bool = False) -> str:
     """Return the file, mail address or phone number of a link; "" if its text has it, or it is a page."""
     scheme, _, address = href.partition(":")
-    if scheme.lower() in ("mailto", "tel"):
+    if "//wa.me/" in href:
+        scheme, address = "tel", href.partition("//wa.me/")[2]
+    if scheme.lower() in ("mailto", "tel", "sms"):
         address = unquote(address.partition("?")[0])
         said = "".join(filter(str.isalnum, text)).lower()
         return "" if "".join(filter(str.isalnum, address)).lower() in said else address
@@ -800,7 +833,9 @@ def _reason(node: LexborNode) -> str | None:
         return reason
     if tag in ("amp-ad", "amp-embed") or any(map(_is_ad_attribute, attributes.items())):
         return ADVERTISEMENT
-    if "hidden" in attributes or "display:none" in (attributes.get("style") or "").replace(" ", "").lower():
+    style = (attributes.get("style") or "").replace(" ", "").lower()
+    is_closed = tag == "dialog" and "open" not in attributes
+    if is_closed or "hidden" in attributes or "display:none" in style:
         return HIDDEN
     if tag == "nav" or role == "navigation":
         return NAVIGATION

@@ -78,9 +78,9 @@ _RAISED_SIGNS: Final = frozenset(
 )
 _RAISED: Final = re.compile(f"[{''.join(sorted(_RAISED_SIGNS))}](?<=[0-9].)")
 _TWINS: Final = {
-    **dict.fromkeys("“”„‟«»″〝〞", '"'),
-    **dict.fromkeys("‘’‚‛‹›′ʼ", "'"),
-    **dict.fromkeys("‐‑‒–—―−﹣", "-"),
+    **dict.fromkeys("“”„‟«»″〝〞״", '"'),
+    **dict.fromkeys("‘’‚‛‹›′ʼ׳", "'"),
+    **dict.fromkeys("‐‑‒–—―−﹣־", "-"),
     **dict.fromkeys("⁄∕", "/"),
     "×": "x",
     **dict.fromkeys("،፣٬", ","),
