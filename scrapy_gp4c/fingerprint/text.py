@@ -479,7 +479,9 @@ def _picture(image: LexborNode) -> str:
         above = above.parent
     if not (attributes.get("alt") or "").strip():
         return ""
-    sources = (attributes.get(name) or "" for name in ("data-src", "data-lazy-src", "data-original", "src"))
+    names = ("data-src", "data-lazy-src", "data-original", "src")
+    sources = [*(attributes.get(name) or "" for name in names)]
+    sources.append((attributes.get("srcset") or "").partition(" ")[0])
     source = next((source for source in sources if source and not source.startswith("data:")), "")
     stem = _file_of(source).rpartition(".")[0].lower()
     return "-".join(word for word in _NAME_WORD.findall(stem) if _NO_NAME.fullmatch(word) is None)

@@ -144,6 +144,8 @@ def _plain(text: str) -> tuple[str, bool]:
         rare = _beyond_ascii(text)
     if "«" in rare:  # French quotes have blanks inside
         text = text.replace("« ", "«").replace(" »", "»")
+    if "।" in rare:  # some write a blank before the full stop of Hindi
+        text = text.replace(" ।", "।")
     replaced = {sign: _TWINS[sign] for sign in rare & _TWINS.keys()}
     replaced |= dict.fromkeys(rare & _INVISIBLE, "") | dict.fromkeys(rare & _CONTROLS, " ")
     replaced |= {sign: str(unicodedata.digit(sign)) for sign in rare if sign.isdecimal()}

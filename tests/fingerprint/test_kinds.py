@@ -379,6 +379,7 @@ def test_parts_of_server_components_are_text_of_an_empty_page() -> None:
         ("<a href=mailto:ann@a.example>Write</a>", "<a href=mailto:bob@a.example>Write</a>"),
         ("<a href=tel:+442079460012>Call</a>", "<a href=tel:+442079460099>Call</a>"),
         ("<img src=/i/lamp-blue.jpg alt=Lamp>", "<img src=/i/lamp-red.jpg alt=Lamp>"),
+        ("<img srcset='/i/tug.jpg 9w' alt=Lamp>", "<img srcset='/i/ferry.jpg 9w' alt=Lamp>"),
         (
             "<img src=data:x data-src=/7/front.webp alt=Lamp>",
             "<img src=data:x data-src=/7/back.webp alt=Lamp>",
@@ -1221,6 +1222,7 @@ def test_times_and_counters_of_many_languages_are_masked(before: str, after: str
         ("مـــرحبا", "مرحبا"),
         ("בית־ספר, סה״כ", 'בית-ספר, סה"כ'),
         ("I \u2764\ufe0f it", "I \u2764 it"),
+        ("नाव तैयार है।", "नाव तैयार है ।"),
     ],
 )
 def test_typographic_twins_are_the_same(before: str, after: str) -> None:
