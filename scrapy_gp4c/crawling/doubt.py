@@ -55,12 +55,23 @@ MARKS: Final = {
     # The frame of a block; scripts on the pages themselves have other parameters.
     b"_Incapsula_Resource?SWUDNSAI": "Imperva: github.com/ziplokk1/incapsula-cracker-py3/issues/1",
     b"_Incapsula_Resource?CWUDNSAI": "Imperva: the same, while a block is asked about",
+    b"/.well-known/sgcaptcha/": "SiteGround: its captcha, in github.com/colophon-group/jobseek/pull/5835",
+    b"sucuri_cloudproxy_js": "Sucuri: its challenge, in github.com/Anorov/cloudflare-scrape/issues/277",
+    b"waf-jschallenge/": "ByteDance: the script of its challenge, in github.com/yinnho/aginxbrowser/issues/1",
     b"window.gokuProps": "AWS WAF: anti-captcha.com/apidoc/task-types/AmazonTaskProxyless",
 }
 """Bytes in the body of challenges, and their source."""
-CAPTCHAS: Final = (b"g-recaptcha", b"h-captcha", b"cf-turnstile", b"frc-captcha", b"smart-captcha", b"altcha")
+CAPTCHAS: Final = (
+    b"g-recaptcha",
+    b"h-captcha",
+    b"cf-turnstile",
+    b"frc-captcha",
+    b"smart-captcha",
+    b"altcha",
+    b"TencentCaptcha",
+)
 """Names by which a page holds a captcha, by the documentation of reCAPTCHA, hCaptcha, Turnstile, Friendly
-Captcha, SmartCaptcha and ALTCHA."""
+Captcha, SmartCaptcha and ALTCHA; Tencent's in github.com/D4Vinci/Scrapling/issues/265."""
 
 
 class AnswerFeatures(NamedTuple):

@@ -153,6 +153,8 @@ _WWW: Final = re.compile(r"//www\d*\.")
 _SLASHES: Final = re.compile("/{2,}")
 _INDEX: Final = re.compile(r"(?<=/)(?:index|default)\.[a-z]{2,5}$|(?<=.)/$", re.IGNORECASE)
 """End of a path, such as ``index.html``, that servers mostly treat as if it were not there."""
+_FRONT: Final = re.compile(r"^/index\.[a-z]{2,4}(?=/)", re.IGNORECASE)
+"""First name of a path, such as ``index.php``, that servers mostly treat as if it were not there."""
 ENDS: Final = (("", ""), ("/", ""), ("", "/"), ("/", "/index.html"), ("/", "/index.php"), ("", ".html"))
 """Pairs of ends of a page's new and old path, by which sites commonly move pages."""
 MIN_MOVED: Final = 3
@@ -242,7 +244,7 @@ def other_ends(url: str) -> Iterator[str]:
 def plainer_urls(url: str) -> Iterator[str]:
     """Yield simpler URLs that often have the same page, each with one thing changed.
 
-    With https, without ``www2.``, ``//``, ``index.html`` or final slash, or in lower case.
+    With https, without ``www2.``, ``//``, ``index.html``, ``index.php/`` or final slash, or in lower case.
     """
     head, path = head_and_path(url)
     if head.startswith("http:"):
@@ -251,6 +253,8 @@ def plainer_urls(url: str) -> Iterator[str]:
         heads = [_WWW.sub(begin, head) for begin in ("//www.", "//")]
         yield from (plainer + path for plainer in heads if plainer != head)
     if "?" not in path and (plainer := _INDEX.sub("", path)) != path:
+        yield head + plainer
+    if (plainer := _FRONT.sub("", path)) != path:
         yield head + plainer
     if path != path.lower():
         yield head + path.lower()

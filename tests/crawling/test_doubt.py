@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 from scrapy import Request
-from scrapy.http import Headers
+from scrapy.http import Headers, HtmlResponse
 from scrapy.responsetypes import responsetypes
 from twisted.web.http import Request as ServerRequest
 
@@ -19,11 +19,13 @@ from scrapy_gp4c import visit
 from scrapy_gp4c.crawling.cycle import retry_after
 from scrapy_gp4c.crawling.doubt import (
     ALTERNATING,
+    MARKS,
     RULES,
     AnswerFeatures,
     Doubt,
     SharedTexts,
     are_near,
+    is_marked,
     is_shared,
     reason_of,
 )
@@ -386,6 +388,16 @@ def test_the_text_of_another_page_is_doubtful() -> None:
     texts = SharedTexts([])
     assert judged(texts, 10, text_of(70), page_texts[1]).reason is None
     assert [one.page for one in judged(texts, 1, page_texts[1], page_texts[1]).taken_back] == [10]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_mark_of_a_challenge_is_doubtful_on_short_pages_alone(mark: bytes) -> None:
+    """At the first visit, too; a long page may write about challenges."""
+    for words, is_doubted in ((40, True), (400, False)):
+        text = " ".join(f"word{number}" for number in range(words))
+        body = html(f"{text} <script>{mark.decode()}</script>").encode()
+        response = HtmlResponse("http://a.example/", body=body, encoding="utf-8")
+        assert is_marked(response, read(response, None).words) == is_doubted
 
 
 def test_a_captcha_of_a_single_page_is_doubtful() -> None:

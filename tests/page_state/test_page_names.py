@@ -168,6 +168,7 @@ def test_sites_that_moved(redirects: list[tuple[str, str]], link: str, old_names
         ("https://a.b/X/", ["https://a.b/X", "https://a.b/x/"]),
         ("https://a.b/index.html", ["https://a.b/"]),
         ("https://a.b/x/default.aspx", ["https://a.b/x/"]),
+        ("https://a.b/index.php/x/y", ["https://a.b/x/y"]),
         ("https://a.b//x///y?z=//", ["https://a.b/x/y?z=//"]),
         ("https://a.b/", []),
     ],
