@@ -1250,7 +1250,9 @@ def source_of(response: TextResponse, most_bytes: int) -> str:
     except (LookupError, ValueError):  # a charset that is known and is none of text, such as hex_codec
         return body.decode("utf-8", "replace")
     others = []
-    if declared != "utf-8" and not body.isascii():
+    # ASCII without zero bytes is no UTF-16, whatever it says of itself.
+    is_wide = declared.startswith(("utf-16", "utf-32")) and b"\0" not in body
+    if declared != "utf-8" and (is_wide or not body.isascii()):
         others.append("utf-8-sig")
     if "\ufffd" in text:
         others.append(html_body_declared_encoding(body[:4096]) or declared)

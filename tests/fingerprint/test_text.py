@@ -63,3 +63,5 @@ def test_zero_bytes_of_an_undeclared_charset_are_left_out(charset: str) -> None:
     """Text in UTF-16 that a server sends as UTF-8 is the page's text, and no change of it."""
     page = HtmlResponse("http://a.example/", body="<p>news of today".encode(charset), encoding="utf-8")
     assert source_of(page, 10_000) == "<p>news of today"
+    plain = "<meta charset=utf-16><p>news of today"
+    assert source_of(HtmlResponse("http://a.example/", body=plain.encode()), 10_000) == plain
