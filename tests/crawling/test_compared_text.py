@@ -83,6 +83,7 @@ class Reader(Pages):
     name = "news"
 
 
+@pytest.mark.slow
 async def test_changes_are_found_and_noise_is_left_alone(
     site: Site,
     store_path: Path,

@@ -109,6 +109,7 @@ def test_the_store_of_another_spider_is_one_line(project: Path) -> None:
     assert sorted(path.name for path in (project / "all").iterdir()) == ["news", "shop"]
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_is_told_once(project: Path) -> None:
     """In one line, without a traceback."""
     with_config(project)

@@ -295,6 +295,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
+@pytest.mark.slow
 async def test_large_pages_are_fingerprinted_beside_the_reactor(
     site: Site, store_path: Path, made: list[str]
 ) -> None:

@@ -272,6 +272,7 @@ def test_interrupted(tmp_path, number):
     assert not accepts(port)
 
 
+@pytest.mark.slow
 def test_port_taken(tmp_path):
     """A port in use is one clear message."""
     with socket.socket() as taken:

@@ -113,8 +113,9 @@ def test_too_many_hosts(hosts):
         Web(1, hosts)
 
 
-def test_last_day(web):
+def test_last_day():
     """Days after the last are refused."""
+    web = Web(1, 1)
     web.versions(LAST_DAY)
     with pytest.raises(ValueError, match=str(LAST_DAY)):
         web.versions(LAST_DAY + 1)

@@ -83,6 +83,7 @@ def test_a_restless_site_does_not_get_what_another_has_left() -> None:
     assert np.bincount(site[chosen.pages]).tolist() == [2, 2, 2]
 
 
+@pytest.mark.slow
 def test_a_site_is_limited_whose_part_of_many_pages_a_sample_shows() -> None:
     """Of 20,000 chosen pages, a crawl first looks at every second one."""
     site = np.repeat([0, 1], [15_000, 15_000])

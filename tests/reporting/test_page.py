@@ -45,7 +45,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
     ("gain", "words"),
     [
         (0.05, "significantly more than"),
-        (-0.2, "significantly fewer than"),
+        pytest.param(-0.2, "significantly fewer than", marks=pytest.mark.slow),
         (0.0, "but not significantly so"),
     ],
 )
