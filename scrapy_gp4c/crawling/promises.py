@@ -77,7 +77,10 @@ class CycleTimes(NamedTuple):
         return np.where(last <= 0, 0, np.clip(cycles_left, -(2**30), 2**30)).astype(np.int64)
 
     def is_over(self, span: Span, last: Array) -> Array:
-        """Whether a span that began with visits in the cycles `last` is over; True for 0, no visit."""
+        """Whether `span` is over now, counted from `last`, the cycle of each page's last visit: bool ``[P]``.
+
+        True for pages without a visit, whose `last` is 0.
+        """
         if span.cycles:
             return np.asarray((last <= 0) | (self.cycle - last >= span.cycles))
         return np.asarray(self.age_s(last) >= span.seconds * (1 - TOLERANCE))

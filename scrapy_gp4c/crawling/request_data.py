@@ -219,7 +219,7 @@ class RequestData:
                 self._cycle.store.amend_record(steady_data=steady.copy())
 
     def warn(self) -> None:
-        """Warn of pages whose items are old or missing, as the spider's data came too late or not at all."""
+        """Warn of visits with data of an earlier run, and of data of this run whose pages got no visit."""
         self._warn_of_outdated()
         self._warn_of_handed()
 

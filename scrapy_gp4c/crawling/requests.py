@@ -539,7 +539,7 @@ class Rebuilder:
             return 0
 
     def _without_secrets(self, request: Request) -> Request:
-        """Return a request without the secrets in its fingerprint; itself if there are none to remove."""
+        """Return a copy of a request without secrets, to fingerprint; the request itself if it has none."""
         url = self.credentials.url(request.url)
         if self.by_url_alone:
             return request if url == request.url else Request(url)

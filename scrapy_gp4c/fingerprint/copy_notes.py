@@ -168,7 +168,7 @@ def language_of(response: Response) -> int:
 
 
 def notes_of(reading: PageReading, body_sum: int | None, learned: bytes, part_sum: int = 0) -> CopyNotes:
-    """Return the notes of a copy by the reading of its response.
+    """Make the notes that the store keeps beside a page's copy, from the reading of the response.
 
     ``body_sum``: see `body_sum`; ``learned``: state of noise learning; ``part_sum``: of the compared part.
     """

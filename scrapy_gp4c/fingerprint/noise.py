@@ -327,7 +327,7 @@ def clock_positions(learned: bytes) -> frozenset[int]:
 
 
 def without_clock(blocks: Sequence[TextNode], positions: frozenset[int]) -> str:
-    """Return the text of a page without its clocks, the parts at `positions`."""
+    """Return the text of the blocks of a page, without its clocks: the blocks at `positions`."""
     return "".join(block.text for block in blocks if block.position not in positions)
 
 

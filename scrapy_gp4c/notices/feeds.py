@@ -45,7 +45,10 @@ class FeedEvents:
             return None
 
     def add(self, cycle: int, before: list[PageEvent], events: list[PageEvent], pages: int) -> None:
-        """Write the newest of earlier events, `before`, and those of `cycle`; ``pages``: as for `read`."""
+        """Write the newest of all events: those of earlier cycles, `before`, and those of `cycle`.
+
+        ``pages``: as for `read`.
+        """
         newest = [asdict(event) for event in [*before, *events][-ENTRIES:]]
         write(self._path, json.dumps({"cycle": cycle, "pages": pages, "events": newest}).encode())
 

@@ -157,7 +157,7 @@ def observe_growth(
 
 
 def _observe_first(columns: Columns, rows: npt.NDArray[np.intp], cycle: int) -> None:
-    """Set ``last_cycle`` of pages, and ``first_cycle`` without judged visits, to that of a FIRST visit."""
+    """Set the last cycle of pages with a FIRST visit, and the first cycle if they had no judged visit."""
     unjudged = rows[columns["n"][rows] == 0]
     for name in ("first_cycle", "found_cycle"):
         if name in columns:

@@ -186,10 +186,10 @@ class Links:
         return neighbour[order], np.searchsorted(page[order], np.arange(self.pages + 1))
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
-        """Yield page `group` with its siblings (pages linked from the same page), then pages 1, 2, ... hops
-        away.
+        """Yield a page and its siblings (linked from the same page), then pages 1, ..., abs(d) hops away.
 
-        Equation 1: along the links if d is positive, against them if it is negative.
+        Equation 1: along the links if d is positive, against them if it is negative. ``group``: the page,
+        here a group of its own.
         """
         parents = _step(self._into, np.array([group]))
         siblings = np.setdiff1d(_step(self._out, parents), [group])

@@ -163,7 +163,7 @@ def count_visits(
 
 
 def count_changes(groups: Array, changed: Array) -> npt.NDArray[Any]:
-    """Call `count_visits` without predictions, and without visits of no group (a negative number)."""
+    """Count visits and changes by group, as `count_visits`, of visits that have a group (0 or above)."""
     known = groups >= 0
     return count_visits(groups[known], changed[known], None)
 

@@ -175,8 +175,9 @@ class FirstVisits:
     def takes(self, page: int, finder: int | None = None) -> bool:
         """Return whether `page` may be visited now, and count it if so.
 
-        If not, it is held back, unless the cap is used up. ``finder``: page on which it was found; None: the
-        page was held back before, and it is its turn.
+        If its finder has had its share of the cycle's first visits, the page is held back until its turn. If
+        the cycle has made all first visits, it waits for a later cycle. ``finder``: page on which it was
+        found; None: the page was held back before, and it is its turn.
         """
         if self._most is not None:
             if self._visits >= self._most:

@@ -199,7 +199,7 @@ def _load_file(path: str) -> ScoreFunction:
 
 
 def is_dotted(text: str) -> bool:
-    """Whether a text has the form ``package.module.name``."""
+    """Whether a text may be a dotted path: two or more names joined by dots, as ``package.module.name``."""
     return re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", text) is not None
 
 

@@ -60,7 +60,9 @@ def promotion_test(
     recommended: int,
     leave_one_out_means: LeaveOneOutMeans | None = None,
 ) -> int:
-    """Index of the candidate most significantly better than the recommended one; if none is, ``recommended``.
+    """Index of the candidate that leads over the recommended one most surely; ``recommended`` if none does.
+
+    A lead is above 0 in training and in validation, and their sum is above `ERRORS` standard errors.
 
     ``candidates``: values per cycle in training and in validation, higher is better; ``recommended``: index;
     ``leave_one_out_means``: for a jackknife; None: the standard error is that of the mean over cycles.

@@ -295,7 +295,7 @@ def resources(points_tried: Sequence[RefreshPoint]) -> list[Needed]:
 
 
 def _share_for(line: Sequence[RefreshPoint], target: float) -> float | None:
-    """Least share of the pages that reaches the quality ``target``, interpolated; None: none does."""
+    """Least share of pages on a curve of quality by share that reaches `target`; None: none does."""
     before: RefreshPoint | None = None
     for point in line:
         if point.quality >= target:
@@ -400,7 +400,10 @@ class Example(NamedTuple):
 
 
 def examples(trial: Trial, points_tried: Sequence[RefreshPoint]) -> list[Example]:
-    """Two examples: the largest update that gains nothing, and the largest gain that SBR and EBR miss."""
+    """Return two examples: the largest update that gains nothing, the largest gain that SBR and EBR miss.
+
+    ``points_tried``: thresholds at which both were replayed.
+    """
     updates = trial.updates
     cycle = _cycles(trial)
     rows = []

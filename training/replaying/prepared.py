@@ -302,7 +302,7 @@ class PreparedHistory:
 
     @cached_property
     def sized_patterns(self) -> tuple[Ints, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Groups of pages by `pattern` and size class: these two, ``[N]``, and each page's group, ``[P]``."""
+        """Group pages by `pattern` and size: both of each group, ``[N]``, and each page's group, ``[P]``."""
         assert self.size is not None
         pair = self.pattern.astype(np.intp) * sizes.CLASSES + self.size
         pairs = np.flatnonzero(np.bincount(pair))

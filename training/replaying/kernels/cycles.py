@@ -74,13 +74,13 @@ def follow(scores, rows, starts, links):
     and `NEXT`, int32 ``[LINKS, trails]``; trail 0 is the root of the tree.
     """
     path = 0
-    cycle = _agreed(scores, rows, starts[0], np.int64(0))
+    cycle = _first_differing_cycle(scores, rows, starts[0], np.int64(0))
     while cycle < starts.shape[1]:
         reached = cycle
         other = links[CHILD, path]
         while other >= 0:
             if links[LEAVES, other] == cycle:
-                reached = _agreed(scores, rows, starts[other], cycle)
+                reached = _first_differing_cycle(scores, rows, starts[other], cycle)
                 if reached > cycle:
                     break
             other = links[NEXT, other]
@@ -92,8 +92,12 @@ def follow(scores, rows, starts, links):
 
 
 @inner
-def _agreed(scores, rows, starts, cycle):
-    """First cycle from `cycle` on in which `scores` order the groups unlike the trail of `starts`."""
+def _first_differing_cycle(scores, rows, starts, cycle):
+    """First cycle, from `cycle` on, in which `scores` order the groups otherwise than a trail does.
+
+    `rows`: records of all trails; `starts`: where the record of each cycle of this trail begins. Returns the
+    number of cycles if the order is the same in all.
+    """
     while cycle < starts.size:
         begin = starts[cycle] + FIRST
         chosen = begin + rows[starts[cycle] + CHOSEN]
