@@ -452,8 +452,10 @@ class SharedTexts:
         site, notes = site_of(request), unpack(copy.notes)
         self._visited.update((site, ""))
         visited = self._visited[site]
+        has_changed = is_changed(page.fingerprint, copy.copy, distance_bits)
         is_earlier = page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted
-        if is_earlier or not is_changed(page.fingerprint, copy.copy, distance_bits):
+        is_earlier &= has_changed  # where a callback asks again, the notes may be of the answer before
+        if is_earlier or not has_changed:
             returned, alternating = self._returned[site], self._alternating[site]
             if is_earlier:
                 returned.add(copy.copy)
