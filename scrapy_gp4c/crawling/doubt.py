@@ -340,6 +340,8 @@ class SharedTexts:
         self.unchanged: dict[tuple[str, int], int | None] = {}
         """Site, and fingerprint that a page still has in this cycle -> the page; None: several have it."""
         self._taken_back: set[int] = set()
+        self._changed: set[int] = set()
+        """Pages that an answer of this cycle has changed; a further answer may bring their text back."""
         self._visited: Counter[str] = Counter()
         """Site, or "" for all -> number of visited pages."""
         self._returned: defaultdict[str, set[int]] = defaultdict(set)
@@ -459,7 +461,7 @@ class SharedTexts:
             returned, alternating = self._returned[site], self._alternating[site]
             if is_earlier:
                 returned.add(copy.copy)
-            if is_earlier and not notes.was_believed:
+            if is_earlier and not notes.was_believed and copy.page not in self._changed:
                 alternating[copy.copy] = copy
             changed = len(self._new_texts.get(site, ())) + len(returned)
             are_many = len(alternating) >= max(MIN_NEAR_PAGES, changed / 2)
@@ -467,6 +469,7 @@ class SharedTexts:
             answer = AnswerFeatures(headers, notes.words, notes.words, is_alternating=is_alternating)
             others = self._to_take_back(alternating, copy.page) if is_alternating else []
             return Doubt(reason_of(answer), taken_back=others)
+        self._changed.add(copy.page)
         sharing = self._note(site, page.fingerprint, copy)
         redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)
         bits = near_bits(page.fingerprint, copy.copy)
