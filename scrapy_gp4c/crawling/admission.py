@@ -743,7 +743,7 @@ class Admission:
         if not self._by_url_alone or "?" not in request.url:
             return
         names = ignored_names(request.url, self._cycle.settings.url_params_ignored)
-        if names:
+        if not all(name.startswith("utm_") for name in names):  # these never tell pages apart
             finding = page, finder_of(request, self._cycle.store)
             self._spellings[finding] += 1
             if self._spellings[finding] == MIN_SPELLINGS:

@@ -176,9 +176,8 @@ def note_recovery(store: Store, left_alone: Collection[str]) -> None:
     site_of_group = store.site_keys()
     site = site_of_group[columns["group"]]
     has_failed = columns["failures"] > 0
-    failed_twice = (columns["failures"] > 1) | (
-        columns["gone"] > 1
-    )  # a link shortens the wait of a gone page
+    # A link shortens the wait of a gone page: its failures are fewer than its answers of 404.
+    failed_twice = (columns["failures"] > 1) | (columns["gone"] > 1)
     sites = np.unique(site[failed_twice | (has_failed & np.isin(site, refused))])
     if not len(sites):
         return
