@@ -518,7 +518,7 @@ _CASES: Final = bytes.maketrans(
 )
 _CODE_TAGS: Final = frozenset(("pre", "code", "kbd", "samp", "img"))
 _LONGEST_CODE: Final = 2**16
-_CODE_TOKEN: Final = re.compile(r"[ \t][ \t]*+[^\s\d]{0,99}+\d\S*+")
+_CODE_TOKEN: Final = re.compile(r"[ \t]++[^\s\d]{0,99}+\d\S*+")
 _TO_LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 
 

@@ -15,7 +15,7 @@ import re
 import tomllib
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from importlib.resources import files
 from itertools import chain
@@ -168,18 +168,6 @@ _PART: Final = (
 _UNSPACED_PART: Final = r"(?:[天日분일]|小时|小時|時間|分钟|分鐘|시간|วัน|ชั่วโมง|นาที)"
 _JOIN: Final = r"(?:[\s,:]++(?:(?:and|et|und|y|e|en|ve|i|a|и|та|і|dan|và|و) ?)?|\s?و\s?)?"
 _AND: Final = rf"(?:(?:\s|,\s| and )[0-9]++\s?{_UNITS}\.?)"
-_UNSPACED: Final = "|".join(map(re.escape, _TABLE["unspaced"]))
-# What may follow a number of `_DIGIT_FIRST`. The look spares most numbers the forms, which take longer.
-_PERHAPS_UNIT: Final = (
-    rf"(?:[^\W\x00-\x7f]|{_ANY_MARK.pattern}|(?:[kmg]i?b|bytes|{_SHORT_UNIT})(?!\w)|{_MANY}(?=\s|[^\x00-\x7f])"
-    rf"|(?:hrs?|mins?|secs?|std|[dhmsjgt])(?![^\W\d])|[ap]\.?m|uhr|h\s?[0-9]|page\s|{_TIMES}\s|{_UNSPACED})"
-)
-_PERHAPS_NOISE: Final = (
-    rf"(?=[0-9]++(?:(?>(?:[.,'\s][0-9]++){{0,8}})\+?\s{{0,3}}{_PERHAPS_UNIT}|[-/:]|\.\s?[0-9]{{1,3}}\.|t[0-9]"
-    r"|(?:st|nd|rd|th|er)?\.?,?[\s/-]{1,3}(?:m\.[\s-]{1,2}|of |de[ln]? |d['’]|ta['’] )?"
-    rf"(?:[^\W\x00-\x7f]|{_ANY_MARK.pattern}))"
-    rf"|[0-9]{{10}}|(?:19|20)[0-9][0-9]|(?<={_UNITS} )|(?<=\bklo )|(?<=\bkl\. )|(?<=\bkl ))"
-)
 _DIGIT_FIRST: Final = "|".join(
     (
         rf"(?P<date>{_BEGINS_DATE}(?:{_DAY_FIRST}){_THEN})",
@@ -190,7 +178,7 @@ _DIGIT_FIRST: Final = "|".join(
         r"(?P<address>(?<!\.)\d{1,3}(?:\.\d{1,3}){3})(?![\d.])",
         rf"(?P<vietnamese>{_DAY}\s{_UNITS}\s(?:1[0-2]|0?\d)(?!\d|\s{_UNITS}(?!\s\d{{4}}))(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}\b)?)",
         rf"(?P<span>[0-9]++\+?\s?{_UNITS}\.?{_AND}?\s(?:(?:y?ang|yn|më|{_UNITS})\s)?{_AGO})(?!\w)",
-        rf"(?P<hanging>[0-9]++\s?(?:{_UNSPACED}))(?![a-zäöüáéíóőű])"
+        r"(?P<hanging>[0-9]++\s?(?:" + "|".join(map(re.escape, _TABLE["unspaced"])) + r"))(?![a-zäöüáéíóőű])"
         r"(?!(?<=ก่อน)[ก-๙])",  # seven days before a journey
         rf"(?P<clock>(?=\d\d?(?:[:.]\d|\s?[apuh時时点點시]))(?:{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
         rf"|(?:(?<={_any_of(_UNIT)} )|(?<=\bklo )|(?<=\bkl\. )|(?<=\bkl ))"
@@ -232,22 +220,15 @@ _HEX: Final = (
     r"|(?=[a-f]*+\d)[0-9a-f]{16,}+\b))"
 )
 _NUMERIC: Final = re.compile(
-    # The first character chooses the alternatives: five times as fast.
-    rf"(?:(?=[0-9a-f]){_HEX}|(?=[0-9]){_PERHAPS_NOISE}(?:{_DIGIT_FIRST})"
+    # Only at the start of a word, the first character choosing the alternatives: five times as fast.
+    # A number behind a sign of a currency is a price, whatever follows: "£120.00 Time left: 2 h".
+    rf"(?<![0-9a-z{CURRENCIES}])(?:(?=[0-9a-f]){_HEX}|(?=[0-9])(?:{_DIGIT_FIRST})"
     rf"|(?={_ANY_MARK.pattern})(?:{_MARK_FIRST})"
     rf"|(?=[abcdeijnprstx]){_TOKEN}"
     rf"|(?=[rh])(?P<era>[rh]0?\d{{1,2}}[./](?:0?[1-9]|1[0-2])[./]{_DAY}(?![\d./]))"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
     rf"|(?=[^\x00-\u0dff])(?P<cjk>(?:{_CJK_VIEWS}{_CJK_NUMBER}?\s?[:：]?\s?{_NUMBER}[万萬만]?)"
     rf"|(?:{'|'.join(WORDS['unspaced_until'].split())})\s?[0-9]++\s?{_UNSPACED_PART}))"
-)
-# Where `_NUMERIC` may match: only at the start of a word. A number behind a sign of a currency is a price,
-# whatever follows: "£120.00 Time left: 2 h".
-_NUMERIC_START: Final = re.compile(
-    rf"[0-9a-jmnpr-tvx\u0e00-\U0010ffff](?<![0-9a-z{CURRENCIES}].)(?:(?<=[^a-z])|(?<=(?=[rh][0-9]|[a-f][0-9a-f]{{7}}|anfrage"
-    "|aspsess|backend|build|c(?:achebust|b=|orrelation|srf|ursor)|delivered|error|expires|in(?:cident|stance)|jsess"
-    "|no(?:cache|de|nce)|p(?:age|hpsess|od|rocessed)|r(?:ay|e(?:f|ndered|quest)|nd=)|s(?:erv|ess|i(?:d|tzungs|gnature)|upport)"
-    f"|t(?:oken|race|s?=)|x(?:-amz|srf)|(?=[pumgv]){_TIMES}).))"
 )
 _RUN: Final = re.compile(
     rf"{MASK}(?:[\s,]*+{MASK}|\s(?:19|20)\d\d\b|\s?(?:农历|農曆)[\u3400-\u9fff]{{0,5}}月[初十廿二三][一二三四五六七八九十])*"
@@ -421,7 +402,7 @@ _SHAPE: Final = re.compile(
     r"|\.[0-9][0-9]?\.|(?=[\sa-z_]|[^\x00-\x7f])\s?(?:h\s?[0-9]|[ap]\.?m\b|uhr|\w{0,2}[年月日天時时点點秒년월일시초前전ที่ก่]"
     r"|วัน|ชั่วโมง|นาที|分|分[钟鐘]|[분초일주년]\s전|(?:ms|[µμ]s|s|sec|с|мс)\b|ខែ)))"
 )
-_HEX_SHAPE: Final = re.compile("[0-9a-f][0-9a-f]{7}(?:[0-9a-f]{8}|-[0-9a-f]{4}-)")
+_HEX_SHAPE: Final = re.compile("[0-9a-f]{8}(?:[0-9a-f]{8}|-[0-9a-f]{4}-)")
 _HINTS: Final = frozenset(
     word.partition(".")[0]
     for word in (
@@ -433,12 +414,6 @@ _HINTS: Final = frozenset(
 ) - {"a", "n"}
 FRENCH_AGO: Final = " y a "
 _HINT_WORD: Final = re.compile(r"[^\s=:\-/#\"'_?&(),.;\[\]{}|「」（）]+")
-_TO_HINTS, _TO_WORDS = (
-    bytes(ord(" ") if separator.match(chr(code)) else code for code in range(256))
-    for separator in (re.compile(r"[=:\-/#\"'_?&(),.;\[\]{}|]"), re.compile(r"[^\w]", re.ASCII))
-)
-_LONG_MARKS: Final = frozenset(word for word in _MARKS if len(word) > 1)
-_PERHAPS_LETTER: Final = re.compile(r"[0-9](?:[a-z]|\s[a-z](?![a-z]))")
 _HANGING_HINT: Final = re.compile(_CJK_VIEWS)
 # Common words of other languages, which would make every text of these be tried at each of them.
 _COMMON: Final = frozenset(WORDS["common"].split())
@@ -503,32 +478,6 @@ def mask(text: str) -> str:
     pieces.append(text[done:])
     *before, behind = "".join(pieces).split(MASK)
     return _RUN.sub(MASK, MASK.join((*map(_without_day, before), behind)))
-
-
-def _hint_words(text: str) -> list[str]:
-    """Return the words of a text, which blanks and punctuation separate."""
-    if text.isascii():  # in a fifth of the time
-        return text.encode().translate(_TO_HINTS).decode().split()
-    return _HINT_WORD.findall(text)
-
-
-def _may_have_marks(window: str) -> bool:
-    """Whether a text may have a word of `_MARKS`, by a test that takes a fifth of the search for them."""
-    return (
-        not window.isascii()
-        or not _LONG_MARKS.isdisjoint(window.encode().translate(_TO_WORDS).decode().split())
-        or _PERHAPS_LETTER.search(window) is not None
-        or FRENCH_AGO in window
-    )
-
-
-def _numeric_matches(text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of `_NUMERIC` from left to right, in two thirds of the time of its `finditer`."""
-    done = 0
-    for start in _NUMERIC_START.finditer(text):
-        if start.start() >= done and (match := _NUMERIC.match(text, start.start())) is not None:
-            done = match.end()
-            yield match
 
 
 def _masked_hebrew_day(day: re.Match[str]) -> str:
@@ -630,7 +579,7 @@ class _Masks:
                 last - first > 1
                 and _HEX_SHAPE.search(self._text, max(first - _REACH, 0), last + _REACH) is not None
             )
-            or not _HINTS.isdisjoint(words := _hint_words(around))
+            or not _HINTS.isdisjoint(words := _HINT_WORD.findall(around))
             or ("a" in words and self._has_french_ago)
             or not (around.isascii() or _HANGING_HINT.search(around) is None)
         )
@@ -658,9 +607,7 @@ class _Masks:
         return _LAW.search(self._text[:_LONGEST_TITLE]) is not None
 
     def of_window(self, start: int, end: int) -> str:
-        window = self._text[start:end]  # one blank for all, as "1,234" and "views" may be elements
-        head, tail = " " * window[:1].isspace(), " " * window[-1:].isspace()
-        window = f"{head}{' '.join(window.split())}{tail}"
+        window = _BLANKS.sub(" ", self._text[start:end])  # "1,234" and "views" in elements of their own
         originals: list[str] = []  # words, for each of which `short` has one character
         marks: list[int] = []  # positions of these characters
         shifts = [0]  # by how many characters the window is longer before each, and behind the last
@@ -680,7 +627,7 @@ class _Masks:
             originals.append(word[2])
             return word[1] + chr(_FIRST + bits)
 
-        short = _WORD.sub(marked, window) if _may_have_marks(window) else window
+        short = _WORD.sub(marked, window)
 
         def restored(begin: int, end: int) -> str:
             first, last = begin + shifts[bisect_left(marks, begin)], end + shifts[bisect_left(marks, end)]
@@ -693,7 +640,7 @@ class _Masks:
         period_end = -1
         pieces: list[str] = []
         done = 0
-        for match in _numeric_matches(short):
+        for match in _NUMERIC.finditer(short):
             begin, end = match.span()
             kind = match.lastgroup or ""
             words = originals[bisect_left(marks, begin) : bisect_left(marks, end)]
@@ -895,6 +842,7 @@ _NEWEST: Final = re.compile(
 )
 _BULLETS: Final = re.compile(r"(\s[|·•–-]\s|,\s|[.!?]\s(?=[^\W\d])|。)")
 _NUMBER_SIGNS: Final = " .,'+#()"
+_NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 _OTHER_DIGITS: Final = re.compile("[٠-٩۰-۹०-९০-৯੦-੯૦-૯୦-୯௦-௯౦-౯೦-೯൦-൯๐-๙໐-໙༠-༩၀-၉០-៩０-９]")
 _PLAIN_DIGITS: Final = {code: str(int(chr(code))) for code in range(0x660, 0x10000) if chr(code).isdecimal()}
 _SHOWN_NUMBER: Final = re.compile(
@@ -925,7 +873,7 @@ _LABELLED_COUNT: Final = re.compile(r"(?:[:：#№]|n[º°o]\.?|nr\.?|num(?:ber|
 _NO_COUNT: Final = re.compile(  # prices, hours, shares, years
     rf"[{CURRENCIES}%]|[0-9][:/–-][0-9]|[0-9][.,][0-9]{{1,2}}(?![0-9]|\s?[km]\b)|(?<![0-9.,])(?:19|20)[0-9]{{2}}(?![0-9.,])"
 )
-_NUMBER_OF_DATE: Final = re.compile("[0-9][0-9]*+")
+_NUMBER_OF_DATE: Final = re.compile("[0-9]++")
 _DIGITS: Final = re.compile(rb"11*+")  # its literal begin makes the search fast
 _WORD_AFTER: Final = re.compile(rf"(?:st|nd|rd|th|er|º|°)?\.?[\s-]?(?:de |of )?([月월]|{LETTERS})", re.I)
 _WORD_BEFORE: Final = re.compile(rf"(?<![^\W\d])(?<![{_VOWEL_SIGNS}])({LETTERS})\.?[\s-]$")
@@ -949,10 +897,10 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
     # One byte for each character: a pattern that looks at each takes longer than all of the fingerprint.
     digits = plain.encode("ascii", "replace").translate(_IS_DIGIT)
     pieces: list[str] = []
-    begin = end = done = last = 0
+    begin = end = done = 0
     is_judged = False
     statistics = 0  # the first piece with counters
-    while (number := _DIGITS.search(digits, max(last, end) if is_judged else last)) is not None:
+    for number in _DIGITS.finditer(digits):
         first, last = number.span()
         if first >= end:  # the next text with digits
             begin = text.rfind(separator, end, first) + 1
@@ -969,7 +917,7 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
             ):
                 pieces += (text[done:value], DATED)
                 done, is_judged = value, True
-        if not is_judged and last - first in (1, 2, 4) and _is_of_date(plain, first, last, begin, end):
+        if not is_judged and _is_of_date(plain, first, last, begin, end):
             is_judged = True
             if is_prose(plain[begin:end]):
                 pieces += (text[done:begin], f"{PROSE_BEGIN} {text[begin:end]} {PROSE_END}")
@@ -1042,14 +990,14 @@ def _with_clock_signs(text: str, plain: str, begin: int, end: int, separator: st
     shown, piece = text[begin:end], plain[begin:end].lower()
     if piece[-1] in "=? " and _SUM.search(piece) is not None:
         return _SHOWN_NUMBER.sub(_clock, shown) if _sums(plain) == 1 else ""
-    words = _NUMBER_OF_DATE.sub("", piece)
+    words = piece.translate(_NO_DIGITS)
     if not words.strip(_NUMBER_SIGNS):  # label and number in elements of their own
         before, after = plain[max(begin - _LONGEST_COUNTER, 0) : begin], plain[end : end + _LONGEST_COUNTER]
         label = before.rstrip(separator).rpartition(separator)[2].lower()
         behind = after.lstrip(separator).partition(separator)[0].lower()
         is_label = label.endswith((":", "：")) or _CART.fullmatch(f"{label.strip()} {piece}") is not None
         piece = f"{label.strip()} {piece}" if is_label else f"{piece} {behind}"
-        words = _NUMBER_OF_DATE.sub("", piece)
+        words = piece.translate(_NO_DIGITS)
     label, colon, _ = shown.partition(":")
     is_of_authors = bool(colon) and label.lower()[:_STEM] in _FORUM_STEMS and _times(plain, f"{label}:") > 1
     if not (is_of_authors or _may_count(words)):
@@ -1077,14 +1025,14 @@ def _times(text: str, label: str) -> int:
 @lru_cache(4096)  # the rows of a table differ in their numbers alone
 def _may_count(text: str) -> bool:
     """Whether a text without its numbers has a word that stands beside counters ("visitors", "posts")."""
-    return not _COUNTER_WORDS.isdisjoint(_hint_words(text)) or (
+    return not _COUNTER_WORDS.isdisjoint(_HINT_WORD.findall(text)) or (
         not text.isascii() and _COUNTER_SIGNS.search(text) is not None
     )
 
 
 def is_counter(text: str) -> bool:
     """Whether the numbers of a short text count visitors of the page, or posts and members of a forum."""
-    words = {*_hint_words(text)}
+    words = {*_HINT_WORD.findall(text)}
     if _CART.fullmatch(text) is not None:
         return True
     if not words.isdisjoint(_STATED) or _NO_COUNT.search(text) is not None:
@@ -1092,7 +1040,7 @@ def is_counter(text: str) -> bool:
     if len(words & _FORUM) >= _FORUM_WORDS:  # 12 posts, 3 topics, 2 members
         return True
     label = _LABELLED_COUNT.search(text)
-    if label is not None and not _VISITS.isdisjoint(_hint_words(text[: label.start()])):
+    if label is not None and not _VISITS.isdisjoint(_HINT_WORD.findall(text[: label.start()])):
         return True  # hits: 12
     is_single = len(_SHOWN_NUMBER.findall(text)) == 1
     does, is_now = not words.isdisjoint(_WATCHING), not words.isdisjoint(_NOW)
