@@ -112,7 +112,7 @@ class AnswerFeatures(NamedTuple):
 
     Or it lost them while it is doubted, or it lost a fifth of them as two thirds of the visited pages."""
     is_alternating: bool = False
-    """Whether it is back at its text before the last change, as half of the site's changed pages are.
+    """Whether it is once more back at its text before the last change, as half of the site's changed pages.
 
     Not after a text that was doubted before it was believed, as a block is."""
     is_short: bool = False
@@ -146,7 +146,7 @@ def has_header(name: str, values: str) -> Callable[[AnswerFeatures], bool]:
 
 
 OTHER_LANGUAGE: Final = "another language than the page had"
-ALTERNATING: Final = "the text before the last change, as half of the site's changed pages have theirs"
+ALTERNATING: Final = "once more the text before the last change, as half of the site's changed pages"
 NO_REFUSALS: Final = (None, OTHER_LANGUAGE, ALTERNATING)
 """Reasons for which a site is not left alone; None: there is no doubt."""
 RULES: Final = (
@@ -461,7 +461,9 @@ class SharedTexts:
             returned, alternating = self._returned[site], self._alternating[site]
             if is_earlier:
                 returned.add(copy.copy)
-            if is_earlier and not notes.was_believed and copy.page not in self._changed:
+            # The end of a sale brings back the texts of all its pages: only a second return is of variants.
+            is_variant = notes.returns > 0 and not notes.was_believed and copy.page not in self._changed
+            if is_earlier and is_variant:
                 alternating[copy.copy] = copy
             changed = len(self._new_texts.get(site, ())) + len(returned)
             are_many = len(alternating) >= max(MIN_NEAR_PAGES, changed / 2)
