@@ -232,7 +232,8 @@ def with_evidence(args: Namespace, history: ChangeHistory, first_cycle: int = 1)
 def growth_of(args: Namespace) -> GrowthHistory:
     """Read the history of growth that a command with the options of `search` names.
 
-    A file of contents is a web of links: see `training.replaying.linked`. Raises HistoryError, QueryLogError.
+    Of a file of contents, the links between its pages give the growth: see `training.replaying.linked`.
+    Raises HistoryError, QueryLogError.
     """
     path = Path(args.history)
     options = [name for name in ("query_log", "site", "changed_only") if getattr(args, name)]

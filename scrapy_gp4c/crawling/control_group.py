@@ -201,7 +201,10 @@ def panel_visits(
 
 
 class LeaveOneOut:
-    """Columns of related pages for shadows in a round, without the real visits to each shadow's own page."""
+    """Columns of related pages for shadows in a round; each as if its own page had no visit.
+
+    A shadow is a page of the control group, ranked as if it were none.
+    """
 
     def __init__(self, related: Related, shadows: Array, panel: PanelVisits, cycle: int) -> None:
         self._related = related

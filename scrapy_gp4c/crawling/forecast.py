@@ -225,7 +225,7 @@ def forecasts(
 
 
 def state_of(pages: KnownPages, page: int, cycle: int, settings: Settings) -> RoundState:
-    """Return the columns of one page as the first round of a cycle sees them, related pages included."""
+    """Return one page's columns as a cycle's first round sees them, with those made of related pages."""
     columns = pages.columns_of(np.array([page], np.uint32))
     neighbourhood = Neighbourhood(pages, cycle, terminals.ROUND)
     draw = draws_of(columns["key"], draw_salt(settings.seed, cycle))

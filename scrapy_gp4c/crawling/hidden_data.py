@@ -111,7 +111,7 @@ class HiddenData:
         return self._is_other
 
     def keep_spider(self, spider: Spider) -> None:
-        """Store checksums of the spider's attributes, as they were at the first visit and as they are now."""
+        """Store checksums of the spider's attributes, of this run's first visit and of now."""
         last = _attribute_sums(spider)
         first = last if self._first is None else self._first
         sums = {name: sorted({first.get(name, value), value}) for name, value in last.items()}

@@ -526,7 +526,7 @@ class Visit:
         """Return the page of which this one is a second URL, by redirect, canonical link or a plainer URL.
 
         The two have the same text and callback; besides, both were compared in `MIN_TWIN_VISITS` visits, or
-        the redirect is permanent, or the other page has had this one's copy. None: there is no such page.
+        the redirect is permanent, or this page's copy was once the other's text. None: there is no such page.
         """
         visits, number = self._visits, self._claim.page
         store, row = visits.store, visits.store.page(number)

@@ -86,7 +86,10 @@ class SampleOrder:
     """Iterator over the candidates of a cycle, in the random order in which they are sampled."""
 
     def __init__(self, evidence: Evidence, remaining: int) -> None:
-        """Order 2 * `remaining` candidates, of which `take` skips at most `remaining`, visited meanwhile."""
+        """Order candidates at random; ``remaining``: visits left in the budget.
+
+        Twice as many are ordered, because `take` skips those that were visited meanwhile.
+        """
         self._pages = best_candidates(random_scores, 2 * remaining, evidence).pages
         self._next = 0
 

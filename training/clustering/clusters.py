@@ -262,7 +262,10 @@ class StoredCopies(NamedTuple):
 
 
 def read_copies(path: Path) -> StoredCopies:
-    """Read the descriptions in a store, also during a crawl; HistoryError for no store or a damaged one."""
+    """Read the described copies in a store, also during a crawl.
+
+    A description is the packed words of a copy. Raises HistoryError for no store, or a damaged one.
+    """
     from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
 
     try:

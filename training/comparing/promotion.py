@@ -206,7 +206,11 @@ class Verdict(NamedTuple):
 
 
 def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
-    """Whether to promote, and why: if better in the fitness, and not worse in freshness by `GUARD_MARGIN`."""
+    """Whether one history lets a function be promoted, and why.
+
+    It does if `goal`, the verdict on the fitness, is better, and `guard`, that on freshness, is not worse by
+    `GUARD_MARGIN`.
+    """
     if not goal.better:
         return False, f"its {goal.name} is not significantly better (p above {LEVEL:g})"
     if guard.worse:

@@ -182,8 +182,9 @@ def learn_jointly(
     """Learn several functions of one crawl in turn, each in a crawl with the latest versions of the others.
 
     ``choices``: one for each function; all are learned again until none changes, at most `TURNS` times. A
-    function is replaced only by one of higher fitness in training and validation. Returns the last choices
-    and result of every function; `LearnedDiscovery.default` is that before the first turn. Raises
+    function is replaced only by one of higher fitness in training and validation. ``parallel``: workers;
+    ``generation``: called with the number and best fitness of each generation. Returns the last choices and
+    result of every function; their `LearnedDiscovery.default` is the function before the first turn. Raises
     LearningError as `learn_discovery` does.
     """
     learned: dict[Target, tuple[DiscoveryChoices, LearnedDiscovery]] = {}

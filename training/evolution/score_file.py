@@ -153,7 +153,7 @@ def learn_to_file(
     working: StartWorkers,
     shown: ShowProgress,
 ) -> Learned:
-    """Learn from `history` and write the score file `output`, and the front's; after Ctrl-C too.
+    """Learn from `history`; write the score file `output`, and those of a front beside it, after Ctrl-C too.
 
     ``checkpoint``: directory for the state of the learning run, removed when it is complete; ``resume``:
     whether to continue from it; ``working`` starts workers; ``shown`` shows progress. Raises HistoryError or

@@ -140,7 +140,7 @@ class ExperimentResults:
     def learned_for(self, metric: str, terminal_set: str = "", selection: str = "best") -> str:
         """Name (`label`) of the function learned for ``metric``, or for the first fitness if none was.
 
-        ``terminal_set``: by default the largest.
+        ``terminal_set``: by default the largest; ``selection``: rule that chose the function.
         """
         fitness = metric if metric in self.fitnesses else self.fitnesses[0]
         return label(selection, terminal_set or self.terminal_sets[-1], fitness)

@@ -211,7 +211,10 @@ def weighted(history: ChangeHistory, weekly: ChangeHistory) -> ChangeHistory:
 
 
 def domains(addresses: Sequence[str], sites: Sequence[int]) -> list[Domain]:
-    """Pages by top-level domain, the largest first (Table 1, Figure 4)."""
+    """Count pages and sites by top-level domain, the largest first (Table 1, Figure 4).
+
+    ``addresses``, ``sites``: URL, and number of the site, of each page.
+    """
     depths: dict[str, Counter[int]] = {}
     of_sites: dict[str, set[int]] = {}
     for address, site in zip(addresses, sites, strict=True):
@@ -394,7 +397,7 @@ def granularity_chart(results: TanResults) -> Chart:
 
 
 def popularity_chart(results: TanResults) -> Chart:
-    """Figure 8: weighted change rate of the directory policy, plain and adapted to PageRank, over depth d."""
+    """Figure 8: weighted change rate of the directory policy, plain and by PageRank; x: its depth d."""
     depths = [d for d in results.plans.depths if d >= 0]
     lines = []
     for name, phi in (("PRA", "pra"), ("DB", "change")):

@@ -715,7 +715,7 @@ class ReplayEvidence:
         return Planned(pages[self.promised :], kinds[self.promised :])
 
     def grouping(self, name: Name) -> Grouping:
-        """Groups of all pages by name. Raises PolicyError where the history has none."""
+        """Return the grouping `name` of all pages, such as sites; PolicyError where the history has none."""
         return self._neighbours.grouping(name)
 
     def popularity(self) -> npt.NDArray[np.uint8]:

@@ -409,7 +409,7 @@ class _Batch:
 
     @property
     def is_cached(self) -> bool:
-        """Whether all states are listed, in few enough rows for a `PrefixCache`."""
+        """Whether a list has all states that pages may have, in few enough rows for a `PrefixCache`."""
         return self._listed is not None and self._listed.complete and self._listed.rows <= MOST_CACHED
 
     def replay(self, prefix_cache: PrefixCache | None) -> Iterator[tuple[list[int], Tallies]]:

@@ -165,7 +165,9 @@ class VersionSearch:
         return self.usefulness(self.live, self.live)
 
     def usefulness(self, copies: Versions, live: Versions) -> Floats:
-        """Usefulness of copies by cycle (eq. 3), sum of users' looks times live versions' scores: ``[C]``.
+        """Usefulness of copies by cycle (user-centric crawling, eq. 3), ``[C]``.
+
+        The sum, over the answers by `copies`, of looks at each place times the score of its live version.
 
         Parameters as for `quality`. Answers in which no page moved are not computed anew in the next cycle.
         """
