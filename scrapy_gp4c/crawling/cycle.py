@@ -401,11 +401,10 @@ class Deliveries:
             )
             self._is_changed = False
 
-    def due_pages(self, planned: Collection[int]) -> list[int]:
+    def due_pages(self, planned: PlannedPages) -> list[int]:
         """Return the undelivered pages to visit besides those `planned`; first what this cycle visited."""
-        plan = np.fromiter(planned, np.int64)
-        due = [page for page in sorted(self.due) if not self._store.visited(page)]
-        return [*sorted(self.again), *np.setdiff1d(np.array(due, np.int64), plan).tolist()]
+        due = [page for page in sorted(self.due) if page not in planned and not self._store.visited(page)]
+        return [*sorted(self.again), *due]
 
 
 def new_record(settings: Settings, store: Store) -> CycleRecord:
@@ -805,7 +804,7 @@ class Cycle:
         A resumed cycle adds new pages that it had found, because the pages that link there were visited.
         """
         pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
-        left_over = array("Q", filter(self.allows, self.deliveries.due_pages(self._plan.pages.tolist())))
+        left_over = array("Q", filter(self.allows, self.deliveries.due_pages(self._plan)))
         left_over.extend(pages.tolist())
         if self.resumed:
             new = (page for page in self.store.new_pages() if not self.store.visited(page))
