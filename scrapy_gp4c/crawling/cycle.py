@@ -499,7 +499,7 @@ class LiveRules:
         self._clock = None if planned is None else planned.clock
         self.pages: Counter[int] = Counter() if planned is None else planned.pages_by_rule()
         """`PageRule.number` -> number of pages with that rule."""
-        self._has_new = False
+        self._is_first_cycle = store.last_cycle == 0
 
     def of(self, stored: StoredRequest) -> PageRule:
         return rule_of_request(self._rules, stored)
@@ -511,7 +511,6 @@ class LiveRules:
         """Return the rule for a new page, by its stored request, and add 1 to that rule's `pages`."""
         rule = self.of(stored)
         self.pages[rule.number] += 1
-        self._has_new = True
         return rule
 
     def allows(self, page: int, row: PageRow) -> bool:
@@ -523,9 +522,11 @@ class LiveRules:
 
     def unmatched(self) -> list[PageRule]:
         """Return the rules of `GP4C_RULES` that match no page of the store."""
-        # Pages that are never visited are not in the store: only a run that finds new pages may say so.
+        # Pages that are never visited are not in the store: the first cycle alone visits all that link there.
         return [
-            rule for rule in self._rules if not self.pages[rule.number] and (self._has_new or not rule.never)
+            rule
+            for rule in self._rules
+            if not self.pages[rule.number] and (self._is_first_cycle or not rule.never)
         ]
 
 

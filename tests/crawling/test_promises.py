@@ -102,6 +102,12 @@ async def test_rules_say_how_often_pages_are_visited(
     for path in PAGES[4:8]:
         assert any(path in paths for paths in cycles[:3])
         assert any(path in paths for paths in cycles[3:])
+    # The page that links to never/1 is not visited in a cycle that finds another page.
+    site.pages["/later/1"] = html("later")
+    pages.paths.append("/later/1")
+    await crawl(pages, store_path, settings)
+    assert "/later/1" in visited(site)
+    assert "rule 4" not in caplog.text
     project = make_project(project_directory, store_path, monkeypatch, settings)
 
     def run(action: str, *words: str) -> Any:
