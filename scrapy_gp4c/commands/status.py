@@ -77,7 +77,7 @@ class CycleStatus:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What a cycle's control group (pages visited in every cycle, `GP4C_PANEL`) tells of all pages."""
+    """Estimates of all pages by a cycle's control group (pages visited in every cycle, `GP4C_PANEL`)."""
 
     cycle: int
     judged: int

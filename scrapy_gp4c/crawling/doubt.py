@@ -311,7 +311,7 @@ class NewText(NamedTuple):
 
     fingerprint: int
     page: Changed
-    kept: float
+    words_share: float
     """Share of the words of the copy before that it has; 0 if it has the same twice."""
 
 
@@ -340,8 +340,6 @@ class SharedTexts:
         self.unchanged: dict[tuple[str, int], int | None] = {}
         """Site, and fingerprint that a page still has in this cycle -> the page; None: several have it."""
         self._taken_back: set[int] = set()
-        self._changed: set[int] = set()
-        """Pages that an answer of this cycle has changed; a further answer may bring their text back."""
         self._visited: Counter[str] = Counter()
         """Site, or "" for all -> number of visited pages."""
         self._returned: defaultdict[str, set[int]] = defaultdict(set)
@@ -374,7 +372,7 @@ class SharedTexts:
                 from_far += near_bits(text, page.copy) >= FAR_BITS
         texts.append(new)
         halved, shrunk = (
-            {text.page.copy: text.page for text in texts if max(text.kept, new.kept) < least}
+            {text.page.copy: text.page for text in texts if max(text.words_share, new.words_share) < least}
             for least in (0.5, LOST)
         )
         return NearPages(pages, from_far, halved, shrunk)
@@ -462,7 +460,7 @@ class SharedTexts:
             if is_earlier:
                 returned.add(copy.copy)
             # The end of a sale brings back the texts of all its pages: only a second return is of variants.
-            is_variant = notes.returns > 0 and not notes.was_believed and copy.page not in self._changed
+            is_variant = notes.returns > 0 and not notes.was_believed
             if is_earlier and is_variant:
                 alternating[copy.copy] = copy
             changed = len(self._new_texts.get(site, ())) + len(returned)
@@ -471,7 +469,6 @@ class SharedTexts:
             answer = AnswerFeatures(headers, notes.words, notes.words, is_alternating=is_alternating)
             others = self._to_take_back(alternating, copy.page) if is_alternating else []
             return Doubt(reason_of(answer), taken_back=others)
-        self._changed.add(copy.page)
         sharing = self._note(site, page.fingerprint, copy)
         redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)
         bits = near_bits(page.fingerprint, copy.copy)
@@ -483,8 +480,8 @@ class SharedTexts:
         is_itself = has_text and all(status in TEMPORARY for status in reasons)
         has_block_kind = page.kind in ("html", "json")
         is_short = is_halved and has_block_kind and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
-        kept = 0.0 if is_twice else page.words / notes.words if has_words else 1.0
-        new = NewText(page.fingerprint, copy, kept)
+        words_share = 0.0 if is_twice else page.words / notes.words if has_words else 1.0
+        new = NewText(page.fingerprint, copy, words_share)
         near, everywhere = self._note_new_text(site, new), self._note_new_text("", new)
         if are_near(everywhere.from_far, len(self._new_texts[""]), self._visited[""]):
             # Of many sites, as a proxy blocks them.

@@ -31,7 +31,7 @@ AWAITED_KINDS: Final = tuple(KINDS[kind] for kind in (SAMPLE, PANEL, RANKED))
 
 
 class Load(Enum):
-    """What the downloader can do now with the requests in Scrapy's queue."""
+    """Room of the downloader for the requests in Scrapy's queue."""
 
     NONE = auto()
     """No request."""

@@ -85,7 +85,7 @@ def test_a_restless_site_does_not_get_what_another_has_left() -> None:
 
 @pytest.mark.slow
 def test_a_site_is_limited_whose_part_of_many_pages_a_sample_shows() -> None:
-    """Of 20,000 chosen pages, a crawl first looks at every second one."""
+    """A crawl first looks at every second one of 20,000 chosen pages."""
     site = np.repeat([0, 1], [15_000, 15_000])
     changed = np.ones((WARMUP + 1, len(site)), bool)
     changed[::2, site == 1] = False

@@ -75,7 +75,7 @@ from training.replaying.prepared import PreparedHistory, penalties
 
 
 class Level(IntEnum):
-    """Which pages share a value of a subexpression."""
+    """Kinds of subexpressions, by the pages that share a value."""
 
     NUMBER = 0
     """All pages share the value in one round: a number."""
