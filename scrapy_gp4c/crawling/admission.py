@@ -524,7 +524,7 @@ class Admission:
             self._note_objects(page, request)
             if cycle.is_claimed(page):
                 is_repeated = is_further and cycle.is_repeated(page, request.meta.get(META), finder)
-                if not is_further and self._is_other(page, request, finder):
+                if not is_further and self._note_other(page, request, finder):
                     self._duplicates.add(name)
                     return self._queue_untouched(request, is_filtered=False)
                 return self._admit_claimed(page, name, request, key in self._logins, is_repeated)
@@ -565,7 +565,7 @@ class Admission:
             self._todays[page] = request
             return False
         else:
-            is_further = page in self.restored and (is_further or self._is_other(page, request, finder))
+            is_further = page in self.restored and (is_further or self._note_other(page, request, finder))
             claim = self._claim_known(page, stored, is_login=key in self._logins)
             if claim is not None and (finder == START or key in self._logins):
                 self._setup.visits(page, is_login=key in self._logins)
@@ -598,8 +598,8 @@ class Admission:
         else:
             self._duplicates.add(name)
 
-    def _is_other(self, page: int, request: Request, finder: int) -> bool:
-        """Whether Scrapy would send a further request for a page, with other data or another callback.
+    def _note_other(self, page: int, request: Request, finder: int) -> bool:
+        """Note a further request for a page; returns whether it differs, and Scrapy would send it.
 
         Its duplicate filter does not note requests with ``dont_filter``, as those of start URLs are: the
         first other request for such a page, like that of a rule for a link of the page to itself, is sent.

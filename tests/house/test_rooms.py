@@ -192,7 +192,7 @@ MISSING_ON_WINDOWS: Final = {
     },
     "signal": {"SIGKILL", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "alarm", "setitimer", "pthread_kill"},
 }  # fmt: skip
-"""What a module of Python lacks there."""
+"""Module of Python -> its names that Windows lacks."""
 
 
 def at_import(module: str) -> list[ast.stmt]:
