@@ -87,7 +87,11 @@ _LABELS: Final = [  # each begins with a text, which makes it fast
 _CANDIDATES_BY_TAG: Final = _by_tag(
     *("main", "article", "nav", "footer", "aside", "time", "amp-ad", "amp-embed", "dialog:not([open])")
 )
-_CANDIDATES_BY_ATTRIBUTE: Final = {b"role": "[role]", b"hidden": "[hidden]", b"style": "[style*=none i]"}
+_CANDIDATES_BY_ATTRIBUTE: Final = {
+    b"role": "[role]",
+    b"hidden": "[hidden]",
+    b"style": "[style*=none i],[style*=visibility i]",
+}
 _MOST_NAMES: Final = 64
 _FILES: Final = frozenset(
     (
@@ -574,12 +578,14 @@ def _said(node: LexborNode) -> str:
     """Return words that an element shows or says besides its text: of ``alt``, ``value``, icons, files."""
     tag, attributes = node.tag, node.attributes
     if tag == "iframe":
+        source = attributes.get("src") or ""
+        words = [attributes.get("title") or "", _file_of(source) if "/embed/" in source else ""]
         inner = LexborHTMLParser(attributes.get("srcdoc") or "").root
-        if inner is None:
-            return attributes.get("title") or ""
-        for hidden in _SELECTOR.find(_NEVER_TEXT, inner):
-            hidden.decompose()
-        return f"{attributes.get('title') or ''} {inner.text(separator=' ', strip=True)}".strip()
+        if inner is not None:
+            for hidden in _SELECTOR.find(_NEVER_TEXT, inner):
+                hidden.decompose()
+            words.append(inner.text(separator=" ", strip=True))
+        return " ".join(words).strip()
     words = [attributes.get(_SAID_BY.get(tag or "", "")) or ""]
     if tag == "input" and (attributes.get("type") or "text").lower() not in _UNSEEN_INPUTS:
         words.append(attributes.get("value") or attributes.get("placeholder") or "")
@@ -837,7 +843,7 @@ def _reason(node: LexborNode) -> str | None:
         return ADVERTISEMENT
     style = (attributes.get("style") or "").replace(" ", "").lower()
     is_closed = tag == "dialog" and "open" not in attributes
-    if is_closed or "hidden" in attributes or "display:none" in style:
+    if is_closed or "hidden" in attributes or "display:none" in style or "visibility:hidden" in style:
         return HIDDEN
     if tag == "nav" or role == "navigation":
         return NAVIGATION

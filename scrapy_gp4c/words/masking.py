@@ -354,6 +354,8 @@ _NAME_DAY: Final = re.compile(
     rf"(?:{'|'.join(_NAME_DAYS[False])})\s?(?:\w{{0,6}})(?:má|slaví|obchodzą|dziś|dnes|har|viettä\w{{2}})?\s?:?\s[^\W\d]++"
     r"(?:(?:,| a| i| és| och| ja| και) [^\W\d]++){0,4}"
 )
+_CAMPAIGN: Final = re.compile(r"[?&]utm_\w{1,20}=[^&\s\"'<>]{0,200}")
+"""Parameter of a link that says where the link stood, for the site's statistics."""
 _AT: Final = re.compile(
     r",?(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|klo|saat|lúc|ngày|pukul|ที่))?,? ?$"
 )  # [sic] between a day and its clock
@@ -441,6 +443,8 @@ def mask(text: str) -> str:
         text = _CJK_RECENT.sub(lambda match: (match[1] or "") + MASK, text)
     if not is_ascii and "תש" in text:
         text = _HEBREW_DAY.sub(_masked_hebrew_day, text)
+    if "utm_" in text:
+        text = _CAMPAIGN.sub("", text)
     if any(word in text for word in _NAME_DAYS[is_ascii]):
         text = _NAME_DAY.sub(MASK, text)
     head = text[:_HEAD]
