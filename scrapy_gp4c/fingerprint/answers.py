@@ -40,6 +40,8 @@ _PDF_CLOCKS: Final = re.compile(
 )
 
 _CSV_QUOTED: Final = re.compile(r'"[^"]*"')
+_STAMPED_COMMENT: Final = re.compile(r"^#.*\d:[0-5]\d.*\n?", re.M)
+"""Comment of a CSV file that says at which time of day the file was made."""
 _FEED_NOISE: Final = (
     "generator",
     "{http://www.w3.org/2005/Atom}generator",
@@ -143,6 +145,7 @@ def _csv(source: str, delimiter: str | None) -> str:
         head = _CSV_QUOTED.sub("", source[:4096])
         first = head.lstrip().partition("\n")[0]
         delimiter = max(",;\t|", key=lambda sign: (first.count(sign), head.count(sign)))
+    source = _STAMPED_COMMENT.sub("", source)
     rows = csv.reader(io.StringIO(source), delimiter=delimiter, skipinitialspace=True)
     try:
         header = next(rows, [])

@@ -37,8 +37,9 @@ _COUNT_KEY: Final = re.compile(
     r"(?:page[-_]?)?(?:views?|viewers|watchers|hits|visits|visitors|impressions|online|likes|followers)(?:[-_]?(?:count|total|number|users|now))?",
     re.I,
 )
+_LIMIT_KEY: Final = re.compile(r"(?:x[-_]?)?rate[-_]?limits?(?:[-_]?\w+)?", re.I)
 _SERVER_KEY: Final = re.compile(
-    r"(?:x[-_]?)?rate[-_]?limits?(?:[-_]?\w+)?|cache|debug|trac(?:e|ing)|timings?|profil(?:er|ing)", re.I
+    f"{_LIMIT_KEY.pattern}|cache|debug|trac(?:e|ing)|timings?|profil(?:er|ing)", re.I
 )
 _OWN_DATE_KEY: Final = re.compile(
     "updat|modif|lastmod|build|chang|creat|pub|post|seen|fetch|check|sync|generat|crawl|index|retriev|scrap|stamp|visit"
@@ -59,7 +60,7 @@ _FLIGHT: Final = re.compile(r"^\w{1,8}:(?=[\[{])", re.M)
 _MOST_TRIES: Final = 200
 _CALENDARS: Final = ("BEGIN:VCALENDAR", "BEGIN:VCARD")
 _CALENDAR_CLOCK: Final = re.compile(
-    r"^(?:DTSTAMP|REV|LAST-MODIFIED|CREATED|UID|SEQUENCE|X-[A-Z0-9-]{1,40})[;:].*\n?", re.M
+    r"^(?:DTSTAMP|PRODID|REV|LAST-MODIFIED|CREATED|UID|SEQUENCE|X-[A-Z0-9-]{1,40})[;:].*\n?", re.M
 )
 _CALENDAR_DATE: Final = re.compile(r"\b(?=(?:\d{8}|\d{4}-\d\d-\d\d)(?:T|\b))")
 _PERHAPS_DATE: Final = re.compile(r"\d{1,4}(?:[-/.]\s?\d{1,2}[-/.]|\.?\s\D|年|년)")
@@ -228,7 +229,7 @@ def _is_noise(key: str, value: object) -> bool:
         return is_number or (
             isinstance(value, str) and value[:1].isdigit() and value[-1] != "%" and " - " not in value
         )
-    return is_number and _COUNT_KEY.fullmatch(key) is not None
+    return is_number and (_COUNT_KEY.fullmatch(key) or _LIMIT_KEY.fullmatch(key)) is not None
 
 
 def _values(data: Any) -> str:

@@ -51,7 +51,7 @@ HIDDEN: Final = "hidden"
 NAVIGATION: Final = "navigation"
 FOOTER: Final = "footer"
 CONSENT: Final = "cookie notice"
-SIDEBAR: Final = "sidebar"
+SIDEBAR: Final = "sidebar or page header"
 OUTSIDE: Final = "outside the main part"
 OTHER_PAGES: Final = "not about this page"
 REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, OUTSIDE, OTHER_PAGES)
@@ -85,7 +85,7 @@ _LABELS: Final = [  # each begins with a text, which makes it fast
 # What may be left out. The time of a selector is that of its parts, for each element of a page: only those
 # are asked that may be there, by the page's tags. Names of classes and ids are sought in these, too.
 _CANDIDATES_BY_TAG: Final = _by_tag(
-    *("main", "article", "nav", "footer", "aside", "time", "amp-ad", "amp-embed", "dialog:not([open])")
+    *("main", "article", "nav", "header", "footer", "aside", "time", "amp-ad", "amp-embed", "dialog")
 )
 _CANDIDATES_BY_ATTRIBUTE: Final = {
     b"role": "[role]",
@@ -210,10 +210,19 @@ OTHER_PAGES_NAME: Final = (
 )
 """Pattern of names of parts that are about other pages."""
 _OTHER_PAGES_NAME: Final = re.compile(
-    rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:widget|box|bar|block|info)|random-?(?:quote|tip|fact|image)s?"
+    rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:widget|box|bar|block|info)|(?:widget|box|block)[-_]?(?:weather|wetter|meteo)|testimonials?|random-?(?:quote|tip|fact|image)s?"
     r"|(?:quote|tip|fact|word|joke|thought)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)|captcha|breaking-?news|news-?ticker)(?:[-_][\w-]*)?"
-    r"|(?:mini|header|site|top|nav)[-_]?(?:cart|basket|bag)|(?:cart|basket|bag)[-_](?:icon|toggle|widget)"
+    r"|(?:mini|header|site|top|nav)[-_]?(?:cart|basket|bag)|(?:cart|basket|bag)[-_](?:icon|toggle|widget|bubble|count)(?:[-_][\w-]*)?"
 )
+_SIDEBAR_NAME: Final = re.compile(
+    "(?:(?:left|right|primary|secondary|main|page|site|blog|shop|widget)[-_]?)?side-?bar"
+    r"(?:[-_](?:left|right|primary|secondary|inner|area|widgets?|container|wrapper|column|\d))*|widget-area"
+)
+_STRIP_NAME: Final = re.compile(
+    "(?:(?:site|page|header)[-_]?)?(?:top|utility|announcement|promo|greeting|date|user|customer|account)[-_]?bar"
+    "|(?:(?:news|stock|market)[-_]?)?ticker"
+)
+"""Names of strips above a page that each page of a site has: greetings, offers, the date, rates of shares."""
 _STATE_NAME: Final = re.compile(
     r"(?:[\w-]+(?:--|__))?(?:(?:is|has|status|state|product|item|day)[-_])?(?:sold[-_]?out|(?:out[-_]?of|in|no|low)[-_]?stock"
     r"|(?:un|not[-_]?)?available|back[-_]?order(?:ed)?|discontinued|cancell?ed|(?:fully[-_]?)?booked|reserved|occupied|vacant)"
@@ -229,7 +238,7 @@ _CONSENT_NAME: Final = re.compile(
     r"|container|wrapper|box|root|window)(?:[-_][^\W_]+)*|(?:cookies?|gdpr|consent|cookie-?law|cookiebar|onetrust)[-_\w]*(?:sdk|root)"
     r"|(?:tarteaucitron|didomi|usercentrics|cmplz|cky|iubenda-cs|qc-cmp2|sp-message|axeptio|borlabs-?cookie|klaro|truste"
     r"|osano-cm|termly|fc-consent|moove-gdpr|hs-eu-cookie)(?>(?:[-_]\w*)*)"
-    r"|onetrust[-_\w]*|cookiebot[-_\w]*|cybotcookiebot\w*"
+    r"|onetrust[-_\w]*|cookiebot[-_\w]*|cybot-?cookiebot[-\w]*"
 )
 _COOKIES: Final = re.compile(
     "ookie|кук[иі]|колачић|クッキー|쿠키|คุกกี้|कुकी|کوکی|ملفات تعريف|עוגיות|ciastecz|galleta|çerez|süti|sušen"
@@ -271,7 +280,7 @@ _ALONE: Final = frozenset(
 )
 """Texts of whole elements that are a time ("yesterday"), or label what follows ("Advertisement")."""
 _COUNTED: Final = frozenset(WORDS["reactions"].split()) | {"k", "m"}
-_COUNT_SIGNS: Final = "👍❤♥♡👁💬"
+_COUNT_SIGNS: Final = "👍❤♥♡👁💬⭐"
 _COUNT_ALONE: Final = re.compile(
     rf"{SEPARATOR}(?=[0-9{_COUNT_SIGNS}])(?:[0-9][0-9.,]{{0,9}}+\s?[km]?\s?[^\W\d][^{SEPARATOR}]{{0,20}}|[{_COUNT_SIGNS}]\ufe0f?\s?[0-9][0-9.,]{{0,9}}+\s?[km]?"
     rf"|[0-3]?\d([-/])[0-3]?\d\1\d\d)(?={SEPARATOR}|\Z)",
@@ -770,9 +779,8 @@ def _take_out(
         if (
             reason is None
             or reason in kept_reasons
-            or (
-                reason == SIDEBAR and mains and _is_inside(node, mains, in_main)  # a note of documentation
-            )
+            # A note of documentation; the main part begins behind a page's header.
+            or (reason == SIDEBAR and mains and (node.tag == "header" or _is_inside(node, mains, in_main)))
         ):
             continue
         if not (taken and _is_inside(node, taken, inside)):
@@ -842,8 +850,8 @@ def _reason(node: LexborNode) -> str | None:
     if tag in ("amp-ad", "amp-embed") or any(map(_is_ad_attribute, attributes.items())):
         return ADVERTISEMENT
     style = (attributes.get("style") or "").replace(" ", "").lower()
-    is_closed = tag == "dialog" and "open" not in attributes
-    if is_closed or "hidden" in attributes or "display:none" in style or "visibility:hidden" in style:
+    is_dialog = tag == "dialog" or role == "dialog"  # a script shows it over the page
+    if is_dialog or "hidden" in attributes or "display:none" in style or "visibility:hidden" in style:
         return HIDDEN
     if tag == "nav" or role == "navigation":
         return NAVIGATION
@@ -851,6 +859,8 @@ def _reason(node: LexborNode) -> str | None:
         return FOOTER
     if tag == "aside" or role == "complementary":
         return SIDEBAR
+    if role == "banner" or (tag == "header" and _is_near_body(node, 2)):
+        return None if _SELECTOR.find("h1", node) else SIDEBAR
     return None
 
 
@@ -1103,7 +1113,9 @@ def _reason_of_name(name: str) -> str | None:
         return ADVERTISEMENT
     if _CONSENT_NAME.fullmatch(name):
         return CONSENT
-    return OTHER_PAGES if _OTHER_PAGES_NAME.fullmatch(name) else None
+    if _OTHER_PAGES_NAME.fullmatch(name):
+        return OTHER_PAGES
+    return SIDEBAR if _SIDEBAR_NAME.fullmatch(name) or _STRIP_NAME.fullmatch(name) else None
 
 
 def names_of(*attributes: str | None) -> Iterator[str]:

@@ -204,6 +204,26 @@ def test_what_is_never_content() -> None:
     assert html_content(html).text.split() == ["title", "text", "of", "an", "article", "note", "author"]
 
 
+@pytest.mark.parametrize(
+    "furniture",
+    [
+        "<header><a href=/>Home</a> <b>{} items in your bag</b></header>",
+        "<div class=TopBar>Good morning, {}</div>",
+        "<div class=stock-ticker>Index {}</div>",
+        "<div id=secondary class=widget-area>Do you like it? Yes: {}</div>",
+        "<div role=dialog>Our newsletter: {} % off</div>",
+        "<section class=testimonials>{} says: never again</section>",
+    ],
+)
+def test_what_each_page_of_a_site_has_is_no_part_of_a_page(furniture: str) -> None:
+    """Headers, strips, sidebars, dialogs and testimonials may change; in the main part they count."""
+    page = "<body>{}<div><h1>Ferry</h1><p>" + "It leaves at noon from the north quay. " * 4 + "</p></div>"
+    assert len({html_content(page.format(furniture.format(word))).text for word in ("one", "two")}) == 1
+    headed = "<body><div><h1>Ferry</h1>{}" + "It leaves at noon from the north quay. " * 4 + "</div>"
+    header = "<header><h1>Ferry {}</h1></header>"
+    assert len({html_content(headed.format(header.format(word))).text for word in ("one", "two")}) == 2
+
+
 def test_scripts_without_spaces_are_split() -> None:
     """Japanese and Thai text is compared character by character, white space between them aside."""
     one, two = "山川海空森町村駅橋店本車道花", "山川海空森町村駅橋店本車道雨"
