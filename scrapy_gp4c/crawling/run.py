@@ -62,9 +62,9 @@ from scrapy_gp4c.crawling.scrapy_internals import has_receivers, has_started, un
 from scrapy_gp4c.crawling.signalling import SignalSender
 from scrapy_gp4c.crawling.store_owner import (
     RunWarnings,
+    check_owner,
     new_store_warning,
     note_owner,
-    owner_of,
     set_mode,
     spider_arguments,
 )
@@ -613,11 +613,7 @@ def open_run(crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqu
     """
     arguments = spider_arguments(spider, Credentials(settings.secret_params))
     path = settings.store_path(spider.name, arguments)
-    if (owner := owner_of(path).get("spider", spider.name)) != spider.name:
-        raise StoreError(
-            f"the store {path} is that of the spider {owner!r}, and this is {spider.name!r}: give each "
-            'spider its own, as GP4C_STORE = "/data/{spider}" does'
-        )
+    check_owner(path, spider, crawler.settings["BOT_NAME"])
     with ExitStack() as opened:  # what is open is closed where anything raises
         store = opened.enter_context(open_store(path))
         note_owner(path, spider, crawler, arguments)
@@ -630,7 +626,7 @@ def open_run(crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqu
         if (line := new_store_warning(spider, arguments, others)) is not None:
             logger.warning("%s", line, extra={"spider": spider})
         checked = counted(store.check_sample(), "checksum is", "checksums are")
-        logger.info("Store %s: %s right", store.path, checked, extra={"spider": spider})
+        logger.info("Store %s: %s right", store.path.absolute(), checked, extra={"spider": spider})
         index = None
         if settings.query_log is not None:
             index = opened.enter_context(closing(Measuring(store, settings)))

@@ -1,4 +1,4 @@
-"""Owner file of a store: its spider, the spider's arguments and its fingerprinter."""
+"""Owner file of a store: its spider, the spider's project and arguments, and its fingerprinter."""
 
 import inspect
 import json
@@ -12,8 +12,10 @@ from weakref import WeakKeyDictionary
 
 from scrapy import Spider
 from scrapy.crawler import Crawler
+from scrapy.settings import default_settings
 
 from scrapy_gp4c.crawling.scrapy_internals import CrawlCall, crawl_call
+from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.store.credentials import Credentials
 
@@ -23,7 +25,7 @@ WARNINGS: Final = "warnings.json"
 """File in the store's directory: warnings of the last run."""
 MAX_WARNINGS: Final = 20
 OWNER: Final = "owner.json"
-"""File in the store's directory: spider, arguments and fingerprinter."""
+"""File in the store's directory: spider, project, arguments and fingerprinter."""
 IS_OF_TODAY: Final = re.compile(
     r"(?:19|20)\d\d[-_./]?[01]?\d[-_./]?[0-3]?\d(?:\D.*)?|\d{10}(?:\d{3})?(?:\.\d+)?"
     r"|[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}"
@@ -70,11 +72,32 @@ def spider_arguments(spider: Spider, credentials: Credentials) -> dict[str, str]
     }
 
 
+def check_owner(path: Path, spider: Spider, project: str) -> None:
+    """Raise StoreError if the store is another spider's, or that of a spider of this name in another project.
+
+    ``project``: BOT_NAME; its default, which scripts have, is any project.
+    """
+    owner = owner_of(path)
+    owner_spider, owner_project = owner.get("spider", spider.name), owner.get("project", project)
+    is_same_project = owner_project == project or default_settings.BOT_NAME in (owner_project, project)
+    if owner_spider == spider.name and is_same_project:
+        return
+    of_owner, of_spider, directory = "", "", ""
+    if not is_same_project:
+        of_owner, of_spider, directory = f" of {owner_project!r}", f" of {project!r}", f"{project}/"
+    raise StoreError(
+        f"the store {path} is that of the spider {owner_spider!r}{of_owner}, and this is {spider.name!r}"
+        f'{of_spider}: give each spider its own, as GP4C_STORE = "/data/{directory}{{spider}}" does. If only '
+        f"a name has changed, delete {OWNER} there"
+    )
+
+
 def note_owner(path: Path, spider: Spider, crawler: Crawler, arguments: dict[str, str]) -> None:
     """Write a store's owner file; warn where its page keys were made by another fingerprinter."""
     fingerprinter = type(crawler.request_fingerprinter)
     owner = {
         "spider": spider.name,
+        "project": crawler.settings["BOT_NAME"],
         "command_name": type(spider).name,  # an instance may have set another
         "arguments": arguments,
         "fingerprinter": f"{fingerprinter.__module__}.{fingerprinter.__qualname__}",
