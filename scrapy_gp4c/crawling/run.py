@@ -580,8 +580,8 @@ class Run:
             )
         if self.cycle.number >= 2 and not self.cycle.store.pages:
             return (
-                "no request of two cycles is a GET of a page that it manages. POST requests and those with "
-                'meta={"gp4c": False} are left alone; crawl pages by GET, or remove the add-on.'
+                "no request of two cycles is a GET by HTTP of a page that it manages. POST requests, other "
+                'schemes and meta={"gp4c": False} are left alone; crawl pages by GET, or remove the add-on.'
             )
         return None
 
