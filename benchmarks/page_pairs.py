@@ -31,6 +31,8 @@ CLASSES = {
     "csv": (TextResponse, "text/csv"),
     "ndjson": (TextResponse, "application/x-ndjson"),
     "txt": (TextResponse, "text/plain"),
+    "md": (TextResponse, "text/markdown"),
+    "ics": (TextResponse, "text/calendar"),
     "pdf": (Response, "application/pdf"),
 }
 

@@ -41,6 +41,7 @@ _LIMIT_KEY: Final = re.compile(r"(?:x[-_]?)?rate[-_]?limits?(?:[-_]?\w+)?", re.I
 _SERVER_KEY: Final = re.compile(
     f"{_LIMIT_KEY.pattern}|cache|debug|trac(?:e|ing)|timings?|profil(?:er|ing)", re.I
 )
+_CACHE_STATE: Final = re.compile("hit|miss|stale|bypass|expired|dynamic|revalidated", re.I)
 _OWN_DATE_KEY: Final = re.compile(
     "updat|modif|lastmod|build|chang|creat|pub|post|seen|fetch|check|sync|generat|crawl|index|retriev|scrap|stamp|visit"
     "|access|refresh|cach|expir|now|activ|issued|render",
@@ -224,6 +225,8 @@ def _is_noise(key: str, value: object) -> bool:
         return (isinstance(value, str) and len(value) >= 6) or (isinstance(value, int) and abs(value) > 10**6)
     if isinstance(value, str) and _HOST_KEY.fullmatch(key):
         return len(value) >= 6 or any(map(str.isdigit, value))
+    if isinstance(value, str) and _CACHE_STATE.fullmatch(value) is not None:
+        return "cache" in key.lower()
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if _CLOCK_KEY.fullmatch(key):
         return is_number or (

@@ -87,10 +87,14 @@ _LABELS: Final = [  # each begins with a text, which makes it fast
 _CANDIDATES_BY_TAG: Final = _by_tag(
     *("main", "article", "nav", "header", "footer", "aside", "time", "amp-ad", "amp-embed", "dialog")
 )
+_CART_PATH: Final = "/cart"
 _CANDIDATES_BY_ATTRIBUTE: Final = {
     b"role": "[role]",
     b"hidden": "[hidden]",
-    b"style": "[style*=none i],[style*=visibility i]",
+    b"style": "[style*=none i]",
+    b"visibility": "[style*=visibility i]",
+    b"hreflang": "a[hreflang]",
+    _CART_PATH.encode(): f"a[href*='{_CART_PATH}']",
 }
 _MOST_NAMES: Final = 64
 _FILES: Final = frozenset(
@@ -164,7 +168,7 @@ _DATED_NAME: Final = re.compile(
     r"|effective|ship\w*|exam|until|from|check-?(?:in|out))(?:-|$)"
 )
 _COUNT_NAME: Final = re.compile(
-    r"(?:[\w-]+-)?(?:likes?|shares?|views?|hits?|comments?|visitors?|reads?|readers|watchers|online|(?:mini-?)?cart|basket"
+    r"(?:[\w-]+-)?(?:likes?|stars?|stargazers?|forks?|shares?|views?|hits?|comments?|visitors?|reads?|readers|watchers|online|(?:mini-?)?cart|basket"
     r"|wish-?list|favou?rites?|compare|upvotes?|followers|subscribers|downloads?)-?(?:count(?:s|er)?|num(?:ber)?|total)"
 )
 _META_NAME: Final = re.compile(
@@ -180,7 +184,9 @@ _EVENT_NAME: Final = re.compile(
 _LONGEST_EVENT: Final = 600
 _COUNTER_OF_LINE: Final = re.compile(rf"(?=\D*\d)[^{CURRENCIES}]{{1,60}}")
 _YEAR: Final = re.compile(r"(?:19|20)\d\d|25[5-9]\d")
-_COUNT: Final = re.compile(r"[0-9][0-9.,\s]{0,12}[km]?(?:\s[^\W\d]{3,12})?", re.I)
+_COUNT: Final = re.compile(
+    rf"(?:[^\w\s{CURRENCIES}]\s?)?[0-9][0-9.,\s]{{0,12}}[km]?(?:\s[^\W\d]{{3,12}})?", re.I
+)
 _LONGEST_MOMENT: Final = 60
 _MOST_ICON_NAMES: Final = 8
 _LONGEST_NAME: Final = 80
@@ -223,6 +229,7 @@ _STRIP_NAME: Final = re.compile(
     "|(?:(?:news|stock|market)[-_]?)?ticker"
 )
 """Names of strips above a page that each page of a site has: greetings, offers, the date, rates of shares."""
+_LAYOUT_NAME: Final = re.compile(r"\w[-_]sidebar|sidebar[-_]\w")
 _STATE_NAME: Final = re.compile(
     r"(?:[\w-]+(?:--|__))?(?:(?:is|has|status|state|product|item|day)[-_])?(?:sold[-_]?out|(?:out[-_]?of|in|no|low)[-_]?stock"
     r"|(?:un|not[-_]?)?available|back[-_]?order(?:ed)?|discontinued|cancell?ed|(?:fully[-_]?)?booked|reserved|occupied|vacant)"
@@ -439,7 +446,8 @@ def _parsed(html: str) -> _Parsed:
     if OUTSIDE not in kept_reasons:
         text, roots = _main_part(document, markup, text, left_out)
     text = marked_prose(_CLOSED_UP.sub("", text), SEPARATOR)
-    form = _form(text, roots, markup.tags)
+    said = [*_hours(left_out), *_offers(source), _form(text, roots, markup.tags)]
+    form = " ".join(filter(None, said))
     text = f"{text} {form}" if form else text
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
         return _Parsed(document, Content(text, tuple(left_out)), roots, (form,) if form else ())
@@ -450,6 +458,31 @@ def _parsed(html: str) -> _Parsed:
     about = "" if description is None else description.attributes.get("content") or ""
     text = " ".join((text, *data, about))
     return _Parsed(document, Content(text, tuple(left_out), has_text), roots, (form, *data, about))
+
+
+def _hours(left_out: list[LeftOut]) -> Iterator[str]:
+    """Yield the hours of opening in a footer, which a page often says nowhere else."""
+    for reason, text in left_out:
+        if reason == FOOTER:
+            yield from _HOURS.findall(text)
+
+
+_HOUR: Final = r"[0-2]?\d(?:[:.h][0-5]\d)?"
+_HOURS: Final = re.compile(
+    rf"(?<![\w./:+-]){_HOUR}(?:\s?(?:[ap]\.?m\.?|uhr|h))?\s?[–—~-]\s?{_HOUR}(?![/:-]|\.?\d)", re.I
+)
+
+
+def _offers(source: bytes) -> Iterator[str]:
+    """Yield prices and availability of the offer that the page's JSON-LD states, if it states just one."""
+    for script in _JSON_LD.findall(source) if b'"offers"' in source else ():
+        if script.count(b'"offers"') == 1:
+            values = (value.rpartition(b"/")[2] for value in _OFFER_VALUE.findall(script))
+            yield b" ".join((b"offer", *values)).decode("utf-8", "replace")
+
+
+_JSON_LD: Final = re.compile(rb"<script\b[^>]{0,200}\bld\+json[^>]{0,200}>([^<]*)")
+_OFFER_VALUE: Final = re.compile(rb'"(?:price|lowPrice|highPrice|availability)"\s*:\s*"?([^",\s}\]]{1,80})')
 
 
 def compared_pieces(text: str) -> list[str]:
@@ -573,7 +606,8 @@ def _document(source: bytes, markup: _Markup) -> LexborNode | None:
                 and node.parent is not None
             ):
                 node.insert_before(f" {said} ")
-            if tag in _TEXTLESS:
+            is_list = tag == "noscript" and _SELECTOR.find("li,td,dd", node)  # what a script draws
+            if tag in _TEXTLESS and not is_list:
                 node.decompose()
     return document
 
@@ -779,8 +813,12 @@ def _take_out(
         if (
             reason is None
             or reason in kept_reasons
-            # A note of documentation; the main part begins behind a page's header.
-            or (reason == SIDEBAR and mains and (node.tag == "header" or _is_inside(node, mains, in_main)))
+            or (
+                reason == SIDEBAR
+                and mains
+                and (node.tag == "header" or _is_inside(node, mains, in_main))
+                and _LAYOUT_NAME.search(node.attributes.get("class") or "") is None
+            )  # a note of documentation; the main part begins behind a page's header
         ):
             continue
         if not (taken and _is_inside(node, taken, inside)):
@@ -853,7 +891,7 @@ def _reason(node: LexborNode) -> str | None:
     is_dialog = tag == "dialog" or role == "dialog"  # a script shows it over the page
     if is_dialog or "hidden" in attributes or "display:none" in style or "visibility:hidden" in style:
         return HIDDEN
-    if tag == "nav" or role == "navigation":
+    if tag == "nav" or role == "navigation" or (tag == "a" and _is_of_frame(node, attributes)):
         return NAVIGATION
     if role == "contentinfo" or (tag == "footer" and _is_near_body(node, 2)):
         return FOOTER
@@ -862,6 +900,30 @@ def _reason(node: LexborNode) -> str | None:
     if role == "banner" or (tag == "header" and _is_near_body(node, 2)):
         return None if _SELECTOR.find("h1", node) else SIDEBAR
     return None
+
+
+def _is_of_frame(link: LexborNode, attributes: dict[str, str | None]) -> bool:
+    """Whether a link leads to the visitor's cart, or to the page in another language: one beside others."""
+    language = attributes.get("hreflang")
+    if not language:
+        return (attributes.get("href") or "").rstrip("/").endswith(_CART_PATH)
+    above = link.parent
+    item = above if above is not None and above.tag == "li" else link
+    siblings = (*_elements(item.prev, "prev"), *_elements(item.next, "next"))
+    return any((_language(one) or language) != language for one in siblings)
+
+
+def _elements(node: LexborNode | None, direction: str) -> list[LexborNode]:
+    """Return the first element among a node and those before or behind it; ``[]`` if there is none."""
+    while node is not None and (node.tag or "-").startswith("-"):
+        node = getattr(node, direction)
+    return [] if node is None else [node]
+
+
+def _language(item: LexborNode) -> str | None:
+    """Return the language of a link, or of the link that an item of a list begins with."""
+    links = _elements(item.child, "next") if item.tag == "li" else [item]
+    return links[0].attributes.get("hreflang") if links else None
 
 
 @lru_cache(4096)

@@ -137,7 +137,7 @@ _THEN: Final = (  # the clock and the weekday after a date
     rf"(?:\s*+[,(]?\s?(?:{_WEEKDAY}(?!\w)|[月火水木金土日一二三四五六월화수목금토일](?=[)）])"
     r"|(?:星期|周|週)[一二三四五六日天])[)）]?)?"
     r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|в|о|kl\.?|klo|om|o|-|–|\||·|@|\()\s*+)?"
-    rf"(?:(?:{_HALF_DAYS})\s?)?(?:{_CLOCK}|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b)\)?|\s(?:kl\.?|klo)\s(?:[01]?\d|2[0-3])\.[0-5]\d\b|,?\s(?:[01]?\d|2[0-3])\.[0-5]\d(?=\s(?:wib|wita|wit|uhr)\b))?"
+    rf"(?:(?:{_HALF_DAYS})\s?)?(?:{_CLOCK}|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b)\)?|\s(?:kl\.?|klo)\s(?:[01]?\d|2[0-3])\.[0-5]\d\b|,?\s(?:[01]?\d|2[0-3])\.[0-5]\d(?:\.[0-5]\d(?!\.?\d)|(?=\s(?:wib|wita|wit|uhr)\b)))?"
 )
 CURRENCIES: Final = "$€£¥₽₹₺₩₫₴₪฿￥"
 """Signs of currencies."""
@@ -830,7 +830,7 @@ def _second_of_period(text: str, date: re.Match[str]) -> int | None:
 
 
 _PUNCTUATION: Final = ".,;:!?()[]|·•–-/\"'«»“”„"
-_NO_PROSE: Final = _DATE_LABELS.union(_MARKS, _WEEKDAY_WORDS)
+_NO_PROSE: Final = _DATE_LABELS.union(_MARKS, _WEEKDAY_WORDS, WORDS["time_labels"].split())
 _PROSE_WORDS: Final = 2
 _PROSE_SIGNS: Final = 6  # of scripts without blanks
 _SHORTEST_PROSE: Final = 12  # characters
@@ -849,6 +849,8 @@ _NUMBER_SIGNS: Final = " .,'+#()"
 _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 _OTHER_DIGITS: Final = re.compile("[٠-٩۰-۹०-९০-৯੦-੯૦-૯୦-୯௦-௯౦-౯೦-೯൦-൯๐-๙໐-໙༠-༩၀-၉០-៩０-９]")
 _PLAIN_DIGITS: Final = {code: str(int(chr(code))) for code in range(0x660, 0x10000) if chr(code).isdecimal()}
+_OF_QUOTE: Final = re.compile(r"[0-9]%?\s?[▲▼△▽]")
+"""Arrow behind a number of a market; several in one text are a ticker beside a page's own text."""
 _SHOWN_NUMBER: Final = re.compile(
     r"\d++(?>(?:[.,'’٬٫\s]\d{3})*)(?>(?:[.,٫]\d{1,2})?)(?>(?:\s?[km]\b)?)(?:\s([^\W\d]++))?", re.I
 )
@@ -862,6 +864,8 @@ _STEM: Final = 6
 _FORUM_STEMS: Final = frozenset(word[:_STEM] for word in _FORUM)
 _PEOPLE: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
 _VISITS: Final = _AUDIENCE.union(*(WORDS[name].split() for name in ("visits", "people", "reactions")))
+_COUNT_LABELS: Final = VIEWS.union(WORDS["reactions"].split(), WORDS["unspaced_counts"].split())
+"""Labels of the counters of an article, before a number in an element of its own."""
 _COUNTER_WORDS: Final = _VISITS.union(_FORUM, _WATCHING, _OFTEN, re.split(r"[|\s]+", WORDS["carts"])) - {""}
 _CART: Final = re.compile(
     rf"(?:(?:my|your|the|view)\s)?(?:{_any_phrase('carts')})\s?[:：]?\s?\(?[0-9]{{1,3}}\)?(?:\sitems?)?"
@@ -994,13 +998,20 @@ def _with_clock_signs(text: str, plain: str, begin: int, end: int, separator: st
     shown, piece = text[begin:end], plain[begin:end].lower()
     if piece[-1] in "=? " and _SUM.search(piece) is not None:
         return _SHOWN_NUMBER.sub(_clock, shown) if _sums(plain) == 1 else ""
+    if not piece.isascii() and len(_OF_QUOTE.findall(piece)) > 1:
+        return f"{CLOCK_BEGIN}{shown}{CLOCK_END}"
     words = piece.translate(_NO_DIGITS)
     if not words.strip(_NUMBER_SIGNS):  # label and number in elements of their own
         before, after = plain[max(begin - _LONGEST_COUNTER, 0) : begin], plain[end : end + _LONGEST_COUNTER]
         label = before.rstrip(separator).rpartition(separator)[2].lower()
         behind = after.lstrip(separator).partition(separator)[0].lower()
-        is_label = label.endswith((":", "：")) or _CART.fullmatch(f"{label.strip()} {piece}") is not None
-        piece = f"{label.strip()} {piece}" if is_label else f"{piece} {behind}"
+        label = label.strip()
+        if label in _STATED or label in _FORUM:  # replies 2, views 412
+            return ""
+        if label in _COUNT_LABELS and _NO_COUNT.search(piece) is None:
+            return _SHOWN_NUMBER.sub(_clock, shown)
+        is_label = label.endswith((":", "：")) or _CART.fullmatch(f"{label} {piece}") is not None
+        piece = f"{label} {piece}" if is_label else f"{piece} {behind}"
         words = piece.translate(_NO_DIGITS)
     label, colon, _ = shown.partition(":")
     is_of_authors = bool(colon) and label.lower()[:_STEM] in _FORUM_STEMS and _times(plain, f"{label}:") > 1
@@ -1039,15 +1050,20 @@ def is_counter(text: str) -> bool:
     words = {*_HINT_WORD.findall(text)}
     if _CART.fullmatch(text) is not None:
         return True
-    if not words.isdisjoint(_STATED) or _NO_COUNT.search(text) is not None:
+    if _NO_COUNT.search(text) is not None:
+        return False
+    numbers = [*_SHOWN_NUMBER.finditer(text)]
+    is_single = len(numbers) == 1
+    does, is_now = not words.isdisjoint(_WATCHING), not words.isdisjoint(_NOW)
+    if is_single and does and numbers[0][1] in _PEOPLE and (is_now or text[0].isdigit()):
+        return True  # 12 people are looking at this room
+    if not words.isdisjoint(_STATED):
         return False
     if len(words & _FORUM) >= _FORUM_WORDS:  # 12 posts, 3 topics, 2 members
         return True
     label = _LABELLED_COUNT.search(text)
     if label is not None and not _VISITS.isdisjoint(_HINT_WORD.findall(text[: label.start()])):
         return True  # hits: 12
-    is_single = len(_SHOWN_NUMBER.findall(text)) == 1
-    does, is_now = not words.isdisjoint(_WATCHING), not words.isdisjoint(_NOW)
     if not words.isdisjoint(_AUDIENCE) or _AUDIENCE_SIGNS.search(text) is not None:
         is_short = is_single and sum(map(str.isalpha, words)) <= _SHORT_COUNTER
         if does or is_now or is_short:  # 12 visitors

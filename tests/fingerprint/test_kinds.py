@@ -183,6 +183,8 @@ def test_names_that_only_contain_a_word_are_content(name: str) -> None:
         "<div class='cookie-banner'>{}</div>",
         "<div role='dialog'><p>We use cookies.</p>{}</div>",
         "<aside>{}</aside>",
+        f"<main><p>{filler(60)}</p><aside class=layout-sidebar>{{}}</aside></main>",
+        "<ul><li><a hreflang=en href=/en>{}</a><li><a hreflang=fr>Français</a></ul>",
         "<div role='complementary'>{}</div>",
         "<nav>{}</nav>",
         "<footer>{}</footer>",
@@ -352,6 +354,8 @@ def test_parts_of_server_components_are_text_of_an_empty_page() -> None:
         ("<p role=checkbox aria-checked=false>Oars", "<p role=checkbox aria-checked=true>Oars"),
         ("<p role=progressbar aria-valuenow=40></p>", "<p role=progressbar aria-valuenow=65></p>"),
         ("<p role=meter aria-valuetext='low tide'></p>", "<p role=meter aria-valuetext=high></p>"),
+        ("<noscript><li>Oak</noscript>", "<noscript><li>Ash</noscript>"),
+        ("<a hreflang=en>Oak</a><a hreflang=en>Elm</a>", "<a hreflang=en>Ash</a><a hreflang=en>Elm</a>"),
         ("<iframe src=//v.example/embed/a1B></iframe>", "<iframe src=//v.example/embed/c3D></iframe>"),
         ("<iframe title='Launch of the tug'></iframe>", "<iframe title='Launch of the ferry'></iframe>"),
         ("<object data=/f/tides-2026.pdf></object>", "<object data=/f/tides-2027.pdf></object>"),
@@ -628,6 +632,16 @@ def test_a_date_in_a_sentence_counts_in_feeds_and_plain_texts_and_digits_of_any_
         ("<p>Online now: {}</p>", False),
         ("<p>{} people are looking at this</p>", False),
         ("<p>{} personas están viendo esto</p>", False),
+        ("<p>{} people are looking at this room</p>", False),
+        ("<p>Op dit moment bekijken {} mensen dit huis</p>", False),
+        ("<span>分享 <i>{}</i></span>", False),
+        ("<span>перегляди</span> {}", False),
+        ("<span>places</span> <i>{}</i>", True),
+        ("<p>EUR 1.1{} ▲ 15 | USD 0.9{} ▼ 2</p>", False),
+        ("<td>EUR 1.1{} ▲ 15</td>", True),
+        ("<p>Palvelimen aika 29.11.2026 8.00.{}</p>", False),
+        ("<a class=star-count>★ 1,2{}</a>", False),
+        ("<a href=/cart>{}</a>", False),
         ("<p>You are visitor number {}</p>", False),
         ("<p>Visitors today: {}</p>", False),
         ("<p>{} mal gelesen</p>", False),
@@ -1337,6 +1351,7 @@ def test_json_is_compared_by_value() -> None:
         ("timestamp", 1763690584, 1763776984),
         ("took", 12, 31),
         ("served_by", "app-1", "app-7"),
+        ("cache", "HIT", "MISS"),
         ("elapsed_ms", 0.31, 0.52),
         ("traceId", "4bf92f3577b34da6", "00f067aa0ba902b7"),
         ("view_count", 1204, 1377),
@@ -1618,6 +1633,11 @@ OFFER = '<div itemscope itemtype="https://schema.org/Offer">{}</div>'
             OFFER.format('<link itemprop="availability" href="https://schema.org/OutOfStock">'),
         ),
         ('<div data-price="19.99"></div>', '<div data-price="24.99"></div>'),
+        (
+            '<script type="application/ld+json">{"offers": {"price": "19.99"}}</script>',
+            '<script type="application/ld+json">{"offers": {"price": "24.99"}}</script>',
+        ),
+        ("<footer>Mo–Fr 9–18<br>Sa 10–14</footer>", "<footer>Mo–Fr 9–18<br>Sa 10–13</footer>"),
         ('<i class="icon" title="In stock"></i>', '<i class="icon" title="Sold out"></i>'),
         (
             "<select><option>Small<option selected>Large</select>",
@@ -1627,7 +1647,7 @@ OFFER = '<div itemscope itemtype="https://schema.org/Offer">{}</div>'
     ],
 )  # fmt: skip
 def test_what_attributes_say_of_an_offer_counts(before: str, after: str) -> None:
-    """Prices, stock and what is selected may stand in attributes alone."""
+    """Prices, stock and what is selected may stand in attributes alone, and hours in a footer."""
     assert changed(*(html(f"<p>{filler(80)}</p>{part}") for part in (before, after)))
 
 
