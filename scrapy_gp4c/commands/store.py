@@ -123,8 +123,8 @@ RESTORE = Action(
 
 def _compact(project: Project, options: Namespace) -> None:
     project.open_store().close()  # else a store that is missing would be made
-    done = opening.compact(project.store_path)
-    say(f"{project.store_path}: {done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB now")
+    bytes_before, bytes_after = opening.compact(project.store_path)
+    say(f"{project.store_path}: {bytes_before / 1e6:,.1f} MB before, {bytes_after / 1e6:,.1f} MB now")
 
 
 COMPACT = Action("give the room back that a spider's store does not use", _compact)

@@ -2,6 +2,8 @@
 
 import random
 import shutil
+import signal
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -18,7 +20,7 @@ from scrapy_gp4c.store.lmdb_store.recover import Recovered, recover
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.records import NewVisit
-from tests.store.test_store_kill import SMALL, in_child, key, wait
+from tests.store.test_store_kill import SMALL, in_child, key, kill_at, wait
 
 PAGE = 4096
 PAGES = 200
@@ -192,6 +194,27 @@ def test_a_sound_store_loses_nothing(tmp_path: Path, sound: tuple[bytes, Content
         assert (store.cycles(), store.store_id) == (old.cycles(), old.store_id)
         store.finish_cycle({})
         assert store.verify() == []
+
+
+def test_a_recovery_that_was_killed_does_not_stop_the_next(
+    tmp_path: Path, sound: tuple[bytes, Content]
+) -> None:
+    """Killed while it builds one store or the other; what is left of the building does not stay."""
+    data = spoiled(tmp_path / "spoiled", sound[0], {"urls": slice(3, 9)})
+    path = tmp_path / "place" / "store"
+    path.mkdir(parents=True)
+    (path / "data.mdb").write_bytes(data)
+
+    def work(transactions: int) -> None:
+        with kill_at(transactions, after_commit=True):
+            recover(path, SIZES, lambda request: sound[1].pages[request["url"]].key)
+
+    for transactions in (1, 180):
+        assert wait(in_child(partial(work, transactions))) == -signal.SIGKILL
+        assert (path / "data.mdb").read_bytes() == data
+    assert wait(in_child(partial(work, 10**6))) == 0
+    assert check(path, deep=True) == []
+    assert [one for one in path.parent.iterdir() if "rewrite" in one.name] == []
 
 
 def test_a_fold_that_was_killed_is_ended(tmp_path: Path, sound: tuple[bytes, Content]) -> None:

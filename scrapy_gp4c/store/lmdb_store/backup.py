@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import chain, count
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from scrapy_gp4c.errors import StoreError, StoreInUseError
 from scrapy_gp4c.store.atomic_files import explained, sync
@@ -36,10 +36,10 @@ _PART: Final = ".part"
 
 @contextmanager
 def work_directory(store_path: Path, purpose: str) -> Iterator[Path]:
-    """Yield a path next to the store, ``<store>.<purpose>``, for building its replacement.
+    """Make a directory next to the store, ``<store>.<purpose>``, for building its replacement.
 
-    The caller holds the store's lock, and creates the directory in the block, after which it is removed. One
-    that a killed process left is removed first. Raises StoreError if that has files that are not a store's.
+    The caller holds the store's lock. The directory is removed after the block. One that a killed process
+    left is removed first. Raises StoreError if that has files that are not a store's.
     """
     work = _work(store_path, purpose)
     remove_leftovers(store_path, purpose)
@@ -47,6 +47,8 @@ def work_directory(store_path: Path, purpose: str) -> Iterator[Path]:
         raise StoreError(
             f"the directory {work} is needed for the {purpose} and holds other files: move it away."
         )
+    with explained(f"cannot make the directory {work}", "Check its owner and GP4C_STORE."):
+        work.mkdir(0o700)
     try:
         yield work
     finally:
@@ -85,22 +87,16 @@ def drop_search_index(store_path: Path) -> None:
 
 
 def remove_leftovers(store_path: Path, purpose: str = IMPORT) -> None:
-    """Remove a killed process's work directory if it has only a store's files; the caller holds the lock."""
+    """Remove a killed process's work directory if it has only stores' files; the caller holds the lock."""
     work = _work(store_path, purpose)
-    if work.is_dir() and not set(os.listdir(work)) - OUR_FILES:
+    names = {name for _, _, files in os.walk(work) for name in files}
+    if work.is_dir() and not names - OUR_FILES:
         shutil.rmtree(work)
 
 
 def _work(store_path: Path, purpose: str) -> Path:
     real = Path(os.path.realpath(store_path))
     return real.with_name(f"{real.name}.{purpose}")
-
-
-class Compacted(NamedTuple):
-    """Bytes of a store's file before and after `compact`."""
-
-    before: int
-    after: int
 
 
 def backup(path: Path, directory: Path, keep: int | None) -> Path:
@@ -135,7 +131,7 @@ def backup(path: Path, directory: Path, keep: int | None) -> Path:
             others.sort(key=lambda copy: (_last_cycle(copy), copy.name), reverse=True)
             for old in others[keep - 1 :]:
                 old.rename(old.with_name(old.name + _PART))  # else a kill leaves half of one
-        _remove_leftovers(directory, real.name)
+        _remove_unfinished_backups(directory, real.name)
     return target
 
 
@@ -166,7 +162,7 @@ def _last_cycle(copy: Path) -> int:
         return -1
 
 
-def _remove_leftovers(directory: Path, name: str) -> None:
+def _remove_unfinished_backups(directory: Path, name: str) -> None:
     """Remove unfinished backups of store `name` that no process is writing any more."""
     for unfinished in _directories(directory, name, _PART):
         try:
@@ -182,11 +178,10 @@ def restore_backup(path: Path, copy: Path) -> Path | None:
     Returns the new directory that keeps the replaced file, or None if there was none. Raises
     StoreDamagedError for a damaged backup, StoreInUseError where a crawl has the store.
     """
-    if problem := check(copy):
-        raise damaged(copy, problem[0])
+    if problems := check(copy):
+        raise damaged(copy, problems[0])
     path.mkdir(0o700, parents=True, exist_ok=True)
     with locked(path), work_directory(path, REWRITE) as work:
-        work.mkdir(0o700)
         shutil.copyfile(copy / DATA, work / DATA)
         (work / DATA).chmod(0o600)
         aside = keep_aside(path) if (path / DATA).exists() else None
@@ -195,11 +190,13 @@ def restore_backup(path: Path, copy: Path) -> Path | None:
     return aside
 
 
-def compact(path: Path) -> Compacted:
-    """Rewrite a store's LMDB file without free pages; raises StoreInUseError, StoreDamagedError."""
+def compact(path: Path) -> tuple[int, int]:
+    """Rewrite a store's LMDB file without free pages; returns its size in bytes before and after.
+
+    Raises StoreInUseError, StoreDamagedError.
+    """
     with Store(path) as store, work_directory(path, REWRITE) as work:
         before = (path / DATA).stat().st_size
-        work.mkdir(0o700)
         _copy(store.environment, work)
         store.environment.replace_with(work / DATA)
-    return Compacted(before, (path / DATA).stat().st_size)
+    return before, (path / DATA).stat().st_size

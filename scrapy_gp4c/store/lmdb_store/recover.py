@@ -82,30 +82,25 @@ def recover(path: Path, sizes: Sizes, key_of: KeyOf) -> Recovered:
     lost, StoreInUseError where a crawl has the store.
     """
     with locked(path), work_directory(path, REWRITE) as work:
-        work.mkdir(0o700)
-        readable, built, without = (work.with_name(f"{work.name}-{n}") for n in range(3))
+        values, counts = _read(path, work / "readable")
+        if "urls" not in counts:
+            raise damaged(path, "the requests of its pages cannot be found")
+        built = work / "built"
         try:
-            values, counts = _read(path, readable)
-            if "urls" not in counts:
-                raise damaged(path, "the requests of its pages cannot be found")
-            try:
-                rebuilder = _Rebuilder(values, counts, key_of, sizes)
-                missing = rebuilder.write(built)
-                if missing.any():
-                    with Store(built, sizes=sizes) as store:
-                        write_without(store, without, missing, sizes)
-                    built = without
-                problems = check(built, deep=True)
-            except (StoreError, ValueError, KeyError, struct.error) as error:
-                raise damaged(path, f"what can be read of it does not fit together ({error})") from error
-            if problems:
-                raise damaged(path, f"what can be read of it does not fit together: {problems[0]}")
-            aside = keep_aside(path)
-            drop_search_index(path)
-            put_in_place(path, built / DATA)
-        finally:
-            for directory in (readable, work.with_name(f"{work.name}-1"), without):
-                shutil.rmtree(directory, ignore_errors=True)
+            rebuilder = _Rebuilder(values, counts, key_of, sizes)
+            missing = rebuilder.write(built)
+            if missing.any():
+                with Store(built, sizes=sizes) as store:
+                    built = work / "without"
+                    write_without(store, built, missing, sizes)
+            problems = check(built, deep=True)
+        except (StoreError, ValueError, KeyError, struct.error) as error:
+            raise damaged(path, f"what can be read of it does not fit together ({error})") from error
+        if problems:
+            raise damaged(path, f"what can be read of it does not fit together: {problems[0]}")
+        aside = keep_aside(path)
+        drop_search_index(path)
+        put_in_place(path, built / DATA)
     return Recovered(rebuilder.lost, aside)
 
 
