@@ -138,7 +138,7 @@ def _across_hosts(pages: int) -> StoredGroups:
     order = np.stack([np.roll(np.arange(CLUSTERS, dtype=np.int32), -cluster) for cluster in range(CLUSTERS)])
     number = np.arange(pages, dtype=np.int32) % CLUSTERS
     groups = PageGroups(number, order, Links(nobody, nobody, pages), "")
-    return StoredGroups(groups, np.zeros(pages, np.uint8), {"clusters": CLUSTERS})
+    return StoredGroups(groups, np.zeros(pages, np.uint8))
 
 
 def main() -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common import machine, verdict
-from scrapy_gp4c.page_state.columns import new_columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, KINDS, UNCHANGED, VISIT
 from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.environment import encode
@@ -57,7 +56,7 @@ def fill(path: Path) -> None:
                 )
                 for key in batch.tolist()
             ]
-            fold.append_pages(store, numbering, requests, new_columns(batch))
+            fold.append_new(store, numbering, list(zip(batch.tolist(), requests, strict=True)), 0)
         store.restore_cycles([{} for _ in range(CYCLES)])
         rate = rng.beta(0.5, 3.0, pages)
         for cycle in range(1, CYCLES + 1):

@@ -8,7 +8,6 @@ import importlib
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
@@ -181,7 +180,6 @@ def _cluster(project: Project, options: Namespace) -> Clustering:
     _check_installed("clusters need", ("sklearn", "scipy"), "pip install 'scrapy-gp4c[cluster]'")
     with project.open_store() as store:
         store.check_may_cluster()
-    origin = {"made": time.time(), "features": options.features, "seed": options.seed}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "groups.npz")
         numbers = ["--clusters", str(options.clusters), "--seed", str(options.seed)]
@@ -193,7 +191,7 @@ def _cluster(project: Project, options: Namespace) -> Clustering:
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise StoreError(f"the clusters that were made cannot be read: {error}") from error
     with project.open_store(readonly=False) as store:
-        store.put_clusters(StoredGroups(groups, groups.popularity(), origin))
+        store.put_clusters(StoredGroups(groups, groups.popularity()))
     clustered = int(groups.sizes.sum())
     return Clustering(clustered, len(groups.cluster) - clustered, len(groups.order), len(groups.links.source))
 

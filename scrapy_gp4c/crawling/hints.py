@@ -169,9 +169,9 @@ class HintReader:
             return
         pages, changed = np.array([page], np.uint32), response.headers.get("Last-Modified")
         if changed is not None and not isnan(changed_s := mail_seconds_of(changed.decode("latin-1"))):
-            self._cycle.store.hints.note(pages, "modified", np.clip([changed_s], 0.0, time.time()))
+            self._cycle.store.note_many(pages, "modified", np.clip([changed_s], 0.0, time.time()))
         if (span_s := span_of(response)) is not None:
-            self._cycle.store.hints.note(pages, "expires", np.array([span_s]))
+            self._cycle.store.note_many(pages, "expires", np.array([span_s]))
 
     def _read_body(self, response: Response) -> None:
         kind = kind_of(response.body, response.url)
@@ -246,7 +246,7 @@ class HintReader:
         for claim_kind, values in ((claims.kind, changed_s), ("changefreq", claims.period_s)):
             is_claim = (claims.pages >= 0) & ~np.isnan(values)
             pages = claims.pages[is_claim].astype(np.uint32)
-            self._cycle.store.hints.note(pages, claim_kind, values[is_claim])
+            self._cycle.store.note_many(pages, claim_kind, values[is_claim])
             self._count("gp4c/hints/claims", len(pages))
 
     def _count(self, name: str, count: int) -> None:

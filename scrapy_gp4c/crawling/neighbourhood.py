@@ -112,7 +112,6 @@ _NOBODY: Final = np.empty(0, np.intp)
 NO_GROUPS: Final = StoredGroups(
     PageGroups(np.empty(0, np.int32), np.empty((0, 0), np.int32), Links(_NOBODY, _NOBODY, 0), ""),
     np.empty(0, np.uint8),
-    {},
 )
 """Clusters and links of a store that has none."""
 
@@ -126,11 +125,11 @@ class Clusters:
     @cached_property
     def _stored(self) -> StoredGroups:
         """Clusters and links of all pages; pages that became known since these were made have none."""
-        (groups, popularity, origin), pages = self._known.clusters() or NO_GROUPS, self._known.merged_pages
+        (groups, popularity), pages = self._known.clusters() or NO_GROUPS, self._known.merged_pages
         new = pages - len(popularity)
         cluster = np.append(groups.cluster, np.full(new, NOWHERE, np.int32))
         groups = replace(groups, cluster=cluster, links=replace(groups.links, pages=pages))
-        return StoredGroups(groups, np.append(popularity, np.zeros(new, np.uint8)), origin)
+        return StoredGroups(groups, np.append(popularity, np.zeros(new, np.uint8)))
 
     @cached_property
     def number(self) -> npt.NDArray[np.intp]:

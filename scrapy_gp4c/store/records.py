@@ -301,8 +301,6 @@ class StoredGroups(NamedTuple):
     groups: PageGroups
     popularity: npt.NDArray[np.uint8]
     """PageRank of each page on a logarithmic scale from 0 to 10, ``[P]``."""
-    origin: dict[str, Any]
-    """How the clusters were made (method, parameters), for people."""
 
 
 class NewVisit(NamedTuple):

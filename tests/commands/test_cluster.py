@@ -66,7 +66,6 @@ def test_topics_are_clusters_and_links_are_known(
     assert len({(number, page % 2) for page, number in enumerate(stored.groups.cluster.tolist())}) == 2
     links = zip(stored.groups.links.source.tolist(), stored.groups.links.target.tolist(), strict=True)
     assert set(links) == {(page, (page + 2) % PAGES) for page in range(PAGES)}
-    assert stored.origin["features"] == "content"
     in_process(project, "cluster", "--clusters", 3, "--features", "page,history", "--seed", 4, "--json")
     assert checked("cluster", capsys.readouterr().out) == {
         "pages": PAGES, "unclustered": 0, "clusters": 3, "links": PAGES,

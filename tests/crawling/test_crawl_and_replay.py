@@ -113,7 +113,7 @@ def of_changes(path: Path) -> Values:
     web.neighbours.groups_by_content = PageGroups(np.arange(pages, dtype=np.int32) % 7 - 1, order, links, "")
     live_replay.weigh(path / "store", web.weights)
     with open_store(path / "store") as store:
-        groups = StoredGroups(web.neighbours.groups_by_content, np.zeros(pages, np.uint8), {})
+        groups = StoredGroups(web.neighbours.groups_by_content, np.zeros(pages, np.uint8))
         store.put_clusters(groups)
     settings = {"GP4C_POLICY": "rounds(rounds=3)", "GP4C_SCORE_FUNCTION": "t * near * w", "GP4C_BUDGET": 12}
     names = (*live_replay.OF_CHANGES, *terminals.CLUSTERED)
@@ -325,7 +325,7 @@ async def test_ten_cycles_over_http_visit_what_a_replay_visits(
         if not cycle:
             with open_store(store_path) as store:
                 assert [request["url"] for request in store.requests(range(PAGES))] == urls
-                store.put_clusters(StoredGroups(groups(), groups().popularity(), {}))
+                store.put_clusters(StoredGroups(groups(), groups().popularity()))
             Listed.start_urls = []  # what the spider asks for would come in its own order
     with open_store(store_path, readonly=True) as store:
         crawled = [

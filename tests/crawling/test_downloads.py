@@ -71,7 +71,7 @@ def cluster(path: Path) -> None:
             [np.roll(np.arange(CLUSTERS, dtype=np.int32), -number) for number in range(CLUSTERS)]
         )
         groups = PageGroups(cluster_of, order, Links(nobody, nobody, store.pages), "")
-        store.put_clusters(StoredGroups(groups, np.zeros(store.pages, np.uint8), {"clusters": CLUSTERS}))
+        store.put_clusters(StoredGroups(groups, np.zeros(store.pages, np.uint8)))
 
 
 async def get_to_know(site: Site, path: Path, policy: str) -> None:

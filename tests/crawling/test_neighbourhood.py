@@ -252,7 +252,7 @@ def test_terminals_of_clusters_tell_a_crawl_what_they_tell_a_replay(policy: str,
     with open_store(tmp_path / "s") as store:
         urls = zip(live_replay.KEYS.tolist(), live_replay.URLS, strict=True)
         store.add_pages((key, {"url": url}) for key, url in urls)
-        store.put_clusters(StoredGroups(groups, np.zeros(len(cluster_of), np.uint8), {}))
+        store.put_clusters(StoredGroups(groups, np.zeros(len(cluster_of), np.uint8)))
     plans = live_replay.crawled(tmp_path / "s", changed, crawl_settings)
     history = live_replay.truth(changed)
     history.neighbours.groups_by_content = groups

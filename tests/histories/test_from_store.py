@@ -109,10 +109,10 @@ def test_a_history_has_the_claims_ages_and_sizes_that_the_crawl_saw(tmp_path: Pa
                     outcome = "first" if cycle == 1 else "changed"
                     store.record(NewVisit(page=page, time=time_s, outcome=outcome, kind="other", bytes=900))
                     if cycle == 1:
-                        store.hints.note(np.array([page]), "modified", np.array([1e6 - 1_000.0 * page]))
+                        store.note_many(np.array([page]), "modified", np.array([1e6 - 1_000.0 * page]))
                 if cycle == 3:
-                    store.hints.note(np.array([2]), "sitemap", np.array([1e6 + 290.0]))
-                    store.hints.note(np.array([0]), "expires", np.array([250.0]))
+                    store.note_many(np.array([2]), "sitemap", np.array([1e6 + 290.0]))
+                    store.note_many(np.array([0]), "expires", np.array([250.0]))
                 store.finish_cycle({"finished": 1e6 + 100.0 * cycle + 90.0})
     history = read_history(tmp_path / "one")
     assert history.claims is not None

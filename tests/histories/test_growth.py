@@ -193,7 +193,7 @@ def test_links_of_a_store_with_clusters(tmp_path: Path) -> None:
         groups = PageGroups(
             np.zeros(pages, np.int32), np.zeros((1, 1), np.int32), Links(source, target, pages), ""
         )
-        store.put_clusters(StoredGroups(groups, np.zeros(pages, np.uint8), {}))
+        store.put_clusters(StoredGroups(groups, np.zeros(pages, np.uint8)))
         urls = [store.request(page)["url"] for page in range(pages)]
     grown = read_growth(tmp_path / "store")
     names = list(grown.history.page_names or ())

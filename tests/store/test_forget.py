@@ -38,7 +38,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.note(page, "found_by", finders[page])
             store.record(NewVisit(page, "first", 5.0, fingerprint=page, bytes=9))
         store.set_request(min(finders), {"url": "http://moved/elsewhere/1"})
-        store.hints.note(np.arange(0, 60, 2), "sitemap", np.full(30, 4.5))
+        store.note_many(np.arange(0, 60, 2), "sitemap", np.full(30, 4.5))
         shadows = np.zeros(10, SHADOW)
         shadows["page"] = range(0, 50, 5)
         store.keep_shadows(5, shadows)
@@ -47,7 +47,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for page in range(0, 60, 4):
             outcome = "changed" if page % 3 else "unchanged"
             store.record(NewVisit(page, outcome, 6.0, fingerprint=page + 7, distance=9, bytes=9))
-        store.hints.note(np.arange(1, 40, 3), "modified", np.full(13, 5.5))
+        store.note_many(np.arange(1, 40, 3), "modified", np.full(13, 5.5))
         store.finish_cycle({"visited": 15})
         store.hints.tell(np.arange(5, 25, dtype=np.uint32), 7.0)
         assert store.trust()["counts"].any()

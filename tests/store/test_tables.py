@@ -310,9 +310,7 @@ def some_groups(seed: int = 1) -> StoredGroups:
     groups = PageGroups(
         rng.integers(-1, CLUSTERS, DESCRIBED).astype(np.int32), order, links, f"groups {seed}"
     )
-    return StoredGroups(
-        groups, rng.integers(0, 11, DESCRIBED).astype(np.uint8), {"features": "content", "seed": seed}
-    )
+    return StoredGroups(groups, rng.integers(0, 11, DESCRIBED).astype(np.uint8))
 
 
 def same(one: StoredGroups | None, other: StoredGroups) -> bool:
@@ -329,7 +327,7 @@ def same(one: StoredGroups | None, other: StoredGroups) -> bool:
                 (one.popularity, other.popularity),
             )
         )
-        and (one.groups.identity, one.origin) == (other.groups.identity, other.origin)
+        and one.groups.identity == other.groups.identity
     )
 
 

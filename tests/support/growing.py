@@ -225,7 +225,7 @@ class Rumours:
         values = self._rng.choice([0.0, now_s - 1e6, self._begun_s, now_s - 0.002, now_s], len(pages))
         if kind in hints.SPANS:
             values = self._rng.choice([0.0, 1e-3, 0.05, 9e9], len(pages))
-        store.hints.note(pages, kind, values)
+        store.note_many(pages, kind, values)
 
 
 def claims_in(store: Store) -> npt.NDArray[np.void]:

@@ -445,7 +445,7 @@ class Environment:
         """
         if write and self.readonly:
             raise read_only_error(self.path)
-        try:
+        with translated(self.path):
             if write:
                 self._grow()
             try:
@@ -455,8 +455,6 @@ class Environment:
                 opened = self.lmdb.begin(write=write, buffers=buffers)
             with opened as txn:
                 yield txn
-        except lmdb.Error as error:
-            raise store_error(self.path, error) from error
 
     def _grow(self) -> None:
         """Enlarge the map before a write transaction if it is nearly full, and the system allows it."""

@@ -124,7 +124,7 @@ def merge_new(tables: Tables, pages: int, sizes: Sizes) -> None:
     while tables.merged_pages < pages:
         first = tables.merged_pages
         stop = min(pages, first + sizes.pages_per_transaction)
-        _append_new(tables, numbering, _read_new(tables, first, stop), tables.last_cycle + 1)
+        append_new(tables, numbering, _read_new(tables, first, stop), tables.last_cycle + 1)
 
 
 def numbering_of(tables: Tables) -> Numbering:
@@ -133,19 +133,15 @@ def numbering_of(tables: Tables) -> Numbering:
         return Numbering(read_keys(txn, tables.db["groups"], tables.groups, "key"))
 
 
-def _append_new(
+def append_new(
     tables: Tables, numbering: Numbering, pages: Sequence[tuple[int, bytes]], entered: int
 ) -> None:
     """Append pages without visits, given as (key, JSON request); ``entered``: cycle that found them, or 0."""
+    requests = [request for _, request in pages]
     state = columns.new_columns(np.array([key for key, _ in pages], np.uint64))
     state["entered"][:] = entered
-    append_pages(tables, numbering, [request for _, request in pages], state)
-
-
-def append_pages(tables: Tables, numbering: Numbering, requests: Sequence[bytes], state: Columns) -> None:
-    """Append pages by JSON requests and columns `state`, whose column ``group`` is set by `numbering`."""
-    state["group"][:], new = numbering.number(urls_of(requests))
-    tables.append_pages(requests, state, new)
+    state["group"][:], new_directories = numbering.number(urls_of(requests))
+    tables.append_pages(requests, state, new_directories)
 
 
 def _read_new(tables: Tables, first: int, stop: int) -> list[tuple[int, bytes]]:
@@ -176,7 +172,7 @@ def add_pages(tables: Tables, pages: Iterable[tuple[int, bytes]], sizes: Sizes) 
                     else:
                         ids.append(page)
         _shorten_waits(tables, np.array(ids, np.intp))
-        _append_new(tables, numbering, list(unknown.items()), 0)
+        append_new(tables, numbering, list(unknown.items()), 0)
         added += len(unknown)
         known += len(batch) - len(unknown)
     return added, known

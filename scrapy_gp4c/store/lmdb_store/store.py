@@ -14,9 +14,8 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
-from itertools import count, islice
+from itertools import islice
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
 import numpy as np
@@ -377,7 +376,11 @@ class Store(Tables):
             self.said_weights[page] = value
 
     def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
-        """Note the same kind of fact about many pages, as `note` does; ``values``: ``[P]``."""
+        """Note the same kind of fact about many pages, as `note` does; ``values``: ``[P]``.
+
+        The next commit writes all of these notes or none. Those of a claim, ``what`` in `hints.KINDS`, have
+        the times of changes, s since 1970, or for kinds of `hints.SPANS` durations, s.
+        """
         self.require_open_cycle()
         self._buffer.note_many(pages, what, values)
         if what == "weight":
@@ -448,9 +451,7 @@ class Store(Tables):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
@@ -588,16 +589,15 @@ class Store(Tables):
         if value is None:
             return None
         with np.load(BytesIO(value), allow_pickle=False) as arrays:
-            origin = json.loads(str(arrays["about"]))
-            return StoredGroups(PageGroups.of_arrays(arrays), arrays["popularity"], origin)
+            return StoredGroups(PageGroups.of_arrays(arrays), arrays["popularity"])
 
     def put_clusters(self, stored: StoredGroups) -> None:
         """Replace clusters, links and popularity of pages; raises StoreError while a cycle is open."""
         self.check_writable()
         self.check_may_cluster()
-        content, origin = BytesIO(), np.array(json.dumps(stored.origin))
+        content = BytesIO()
         groups = dataclasses.replace(stored.groups, keys=None)  # they are by page here
-        np.savez(content, allow_pickle=False, popularity=stored.popularity, about=origin, **groups.arrays())
+        np.savez(content, allow_pickle=False, popularity=stored.popularity, **groups.arrays())
         with self.transaction(write=True) as txn:
             self.db["clusters"].put(txn, _CLUSTERS, content.getvalue())
 
@@ -666,15 +666,6 @@ class Claims:
             page_ids[row] = self._store.found_now(int(known[row]))
         return page_ids[position]
 
-    def note(self, pages: Array, kind: str, values: Array) -> None:
-        """Buffer claims about pages in the open cycle; the next commit writes all or none of them.
-
-        ``kind``: one of `hints.KINDS`; ``values``: times of changes, s since 1970, or for kinds of
-        `hints.SPANS` durations, s; ``pages``, ``values``: ``[C]``.
-        """
-        self._store.require_open_cycle()
-        self._store.note_many(pages, kind, values)
-
     def tell(self, pages: Array, time_s: float) -> None:
         """Claim that pages changed at `time_s`, as `scrapy gp4c hint` does, and commit.
 
@@ -683,7 +674,7 @@ class Claims:
         """
         pages = np.unique(pages.astype(np.uint32))
         if self._store.open_cycle is not None:
-            self.note(pages, "told", np.full(len(pages), time_s))
+            self._store.note_many(pages, "told", np.full(len(pages), time_s))
             self._store.commit()
             return
         store = self._store
@@ -700,18 +691,14 @@ class Claims:
                 state = state | HINTS.read(txn, store.db, block, len(state["n"]))
                 claims.apply_claims(state, block_claims)
                 HINTS.put(txn, store.db, block, state)
-            parts = (_AFTER_END + number for number in count())
-            key_of = U32_PAIR.pack
-            free = next(
-                number
-                for number in parts
-                if store.db["claims"].get(txn, key_of(store.last_cycle, number)) is None
-            )
-            CLAIMS.put(txn, store.db, store.last_cycle, free, claimed)
+            part = _AFTER_END
+            while store.db["claims"].get(txn, U32_PAIR.pack(store.last_cycle, part)) is not None:
+                part += 1
+            CLAIMS.put(txn, store.db, store.last_cycle, part, claimed)
 
-    def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Yield (cycle, some of its claims), dtype `CLAIM`, for the finished cycles first..last."""
-        return self._store.rows_of_cycles(CLAIMS, first, last)
+    def of_cycles(self, first: int = 1) -> Iterator[tuple[int, Array]]:
+        """Yield (cycle, some of its claims), dtype `CLAIM`, for the finished cycles from `first` on."""
+        return self._store.rows_of_cycles(CLAIMS, first)
 
 
 class Weights:
@@ -735,7 +722,6 @@ class Weights:
         While a cycle is open, they are notes, which its fold applies.
         """
         if self._store.open_cycle is not None:
-            self._store.require_open_cycle()
             self._store.note_many(pages, "weight", values)
             self._store.commit()
             return

@@ -253,12 +253,6 @@ def append_directories(txn: Any, table: Table, directories: Array, count: int, r
         start += rows - filled
 
 
-def read_directories(txn: Any, table: Table, count: int) -> Array:
-    """Read directories 0..count-1 from `table` (`groups`), dtype `GROUP`."""
-    parts = [np.frombuffer(value, GROUP) for value in _directory_blocks(txn, table, count)]
-    return np.concatenate([np.empty(0, GROUP), *parts])[:count]
-
-
 def read_keys(txn: Any, table: Table, count: int, name: str) -> npt.NDArray[np.uint64]:
     """Read only the column `name` of directories 0..count-1 from `table` (`groups`), uint64."""
     parts = [np.frombuffer(value, GROUP)[name].copy() for value in _directory_blocks(txn, table, count)]
@@ -404,13 +398,11 @@ def _create(environment: Environment, block_rows: int) -> Handles:
     with environment.transaction(write=True) as txn:
         handles = {name: environment.lmdb.open_db(name.encode(), txn) for name in TABLES}
         db = _tables(path, handles)
-        values: dict[str, str | int] = {"schema": SCHEMA, "store_id": secrets.token_hex(8)}
-        values |= {"block_rows": block_rows, "pages": 0, "groups": 0, "last_cycle": 0}
+        txn.put(PLAIN_KEY, json.dumps(SCHEMA).encode(), db=db["meta"].handle)
+        values: dict[str, str | int] = {"store_id": secrets.token_hex(8), "block_rows": block_rows}
+        values |= {"pages": 0, "groups": 0, "last_cycle": 0}
         for name, value in values.items():
-            if name.encode() == PLAIN_KEY:
-                txn.put(PLAIN_KEY, json.dumps(value).encode(), db=db["meta"].handle)
-            else:
-                db["meta"].put(txn, name.encode(), json.dumps(value).encode())
+            db["meta"].put(txn, name.encode(), json.dumps(value).encode())
     return db
 
 
@@ -674,7 +666,9 @@ class Tables:
     def directories(self) -> Array:
         """All directories, dtype `GROUP` ``[G]``; the page column ``group`` has positions in this array."""
         with self.transaction() as txn:
-            return read_directories(txn, self.db["groups"], self.groups)
+            blocks = _directory_blocks(txn, self.db["groups"], self.groups)
+            parts = [np.frombuffer(value, GROUP) for value in blocks]
+            return np.concatenate([np.empty(0, GROUP), *parts])[: self.groups]
 
     def site_keys(self) -> npt.NDArray[np.uint64]:
         """Key of the site of each directory, ``[G]``; cached until directories are added."""
