@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -20,7 +21,7 @@ from scrapy_gp4c.commands.action import JSON, Action, date, option, positive, pr
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.notifying import open_cycle_events
 from scrapy_gp4c.foreign_text import counted
-from scrapy_gp4c.notices.events import EventSource, page_events
+from scrapy_gp4c.notices.events import EventSource, dropped_changes, page_events
 from scrapy_gp4c.page_state.events import CycleEvents, last_events, recorded_events
 from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.page_state.rules import url_matches
@@ -46,7 +47,7 @@ class Change:
     """Bits in which the fingerprints differ; null: nothing was compared."""
     changes: int
     """Changes of this page so far, this one included."""
-    diff: list[str] | None
+    diff: tuple[str, ...] | None
     """Differences from the version before, a line for each changed passage; null: without ``--diff``, or the
     archive lacks one of the two texts."""
 
@@ -150,7 +151,7 @@ def _changes(
             url = project.credentials.url(request["url"])
             wanted = cycle <= last and time >= (options.since or -np.inf)
             if wanted and (options.match is None or url_matches(url, options.match)):
-                diff = None if texts is None else _diff(texts, store.page(page).key, cycle, fingerprint)
+                diff = _diff(store, texts, page, cycle, fingerprint)
                 yield Change(cycle, "changed", time, url, distance, so_far[page], diff)
 
 
@@ -158,15 +159,10 @@ def _events(
     project: Project, store: Store, first: int, last: int, options: Namespace, texts: Texts | None
 ) -> Iterator[Change]:
     """Yield events of all kinds in `options` in cycles first..last; memory: a few numbers per page."""
-    settings = project.settings
-
-    def diff(page: int, cycle: int, fingerprint: int) -> tuple[str, ...] | None:
-        lines = None if texts is None else _diff(texts, store.page(page).key, cycle, fingerprint)
-        return None if lines is None else tuple(lines)
-
-    cycles: Iterator[CycleEvents] = recorded_events(store.visits(), store.pages, settings.gone_after, first)
+    gone_after, diff = project.settings.gone_after, partial(_diff, store, texts)
+    cycles: Iterator[CycleEvents] = recorded_events(store.visits(), dropped_changes(store), gone_after, first)
     if store.open_cycle is not None:
-        cycles = chain(cycles, [open_cycle_events(store, settings.gone_after)])
+        cycles = chain(cycles, [open_cycle_events(store, gone_after)])
     for events in cycles:
         if not first <= events.cycle <= last:
             continue
@@ -176,15 +172,15 @@ def _events(
             if event.time >= (options.since or -np.inf) and (
                 options.match is None or url_matches(event.url, options.match)
             ):
-                lines = None if event.diff is None else list(event.diff)
-                yield Change(
-                    event.cycle, event.kind, event.time, event.url, event.distance, event.changes, lines
-                )
+                names = ("cycle", "kind", "time", "url", "distance", "changes", "diff")
+                yield Change(**{name: getattr(event, name) for name in names})
 
 
-def _diff(texts: Texts, key: int, cycle: int, fingerprint: int) -> list[str] | None:
-    pair = texts.pair(key, cycle, fingerprint)
-    return None if pair is None else list(shown(differences(*pair)))
+def _diff(
+    store: Store, texts: Texts | None, page: int, cycle: int, fingerprint: int
+) -> tuple[str, ...] | None:
+    pair = None if texts is None else texts.pair(store.page(page).key, cycle, fingerprint)
+    return None if pair is None else tuple(shown(differences(*pair)))
 
 
 def _changed_visits(store: Store, first: int) -> list[tuple[int, npt.NDArray[Any]]]:

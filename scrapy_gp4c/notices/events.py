@@ -6,8 +6,11 @@ from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from math import isnan
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from scrapy_gp4c.arrays import Ints
 from scrapy_gp4c.page_state.events import EVENTS, CycleEvents
-from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES
+from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS, NO_DISTANCE, OUTCOMES
 from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import StoredRequest
 
@@ -91,6 +94,17 @@ class EventSource(NamedTuple):
             arguments=self.arguments,
             **visit,
         )
+
+
+def dropped_changes(store: Store) -> Ints:
+    """Changes of each page in cycles whose visits the store has dropped, ``[P]``, for `recorded_events`."""
+    changes = np.zeros(store.pages, np.int64)
+    if store.dropped:
+        for first, block in store.blocks({"X"}):
+            changes[first : first + len(block["X"])] = block["X"]
+        for _, visits in store.visits():
+            changes[visits["page"][visits["outcome"] == CHANGED]] -= 1
+    return changes
 
 
 def page_events(events: CycleEvents, source: EventSource, diff: Diff | None = None) -> Iterator[PageEvent]:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.arrays import Array, Ints
 from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, ERROR, FAILED, FIRST, GONE, among
 
 EVENTS: Final = ("new", "changed", "gone", "back", "failing", "doubtful")
@@ -77,13 +77,16 @@ def last_events(events: CycleEvents, kinds: Collection[str], most: int) -> Cycle
 
 
 def recorded_events(
-    cycles: Iterable[tuple[int, Array]], pages: int, gone_after: int, first_cycle: int = 1
+    cycles: Iterable[tuple[int, Array]], changes_before: Ints, gone_after: int, first_cycle: int = 1
 ) -> Iterator[CycleEvents]:
     """Yield the events of recorded cycles from ``first_cycle`` on, for each chunk of visits.
 
-    ``cycles``: (cycle, chunk of visits) of all cycles of the store, in order, as `Store.visits` yields them.
+    ``cycles``: (cycle, chunk of visits) of all cycles of the store, in order, as `Store.visits` yields them;
+    ``changes_before``: changes of each page before those cycles, ``[P]``.
     """
-    columns = {name: np.zeros(pages, np.int64) for name in ("outcome", "gone", "X")}
+    pages = len(changes_before)
+    columns = {"outcome": np.zeros(pages, np.int64), "gone": np.zeros(pages, np.int64)}
+    columns["X"] = changes_before.copy()
     time_s = np.full(pages, np.nan)
     for cycle, visits in cycles:
         page, outcome = visits["page"].astype(np.int64), visits["outcome"]

@@ -83,6 +83,14 @@ async def test_actions_on_the_store_of_a_crawl_that_runs(
     assert all(site.url("/1") in line for line in table[1:])
     assert result["status"]["cycles"][-1]["is_finished"] is False
     assert (result["plan"]["cycle"], result["why"]["cycle"]) == (6, 6)
+    with open_store(store_path) as store:
+        store.keep_visits(2)  # as GP4C_KEEP_CYCLES does
+    numbers = []
+    for kinds in ((), ("--changed", "--new")):
+        in_process(project, "changes", "--last", "9", "--json", *kinds)
+        changes = checked("changes", capsys.readouterr().out)["changes"]
+        numbers.append(sorted((one["url"], one["cycle"], one["changes"]) for one in changes))
+    assert numbers[0] == numbers[1] != []
 
 
 @pytest.mark.parametrize("action", READING)

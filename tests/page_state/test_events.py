@@ -55,7 +55,7 @@ def test_events_are_those_of_a_loop_over_visits(outcomes: list[list[str | None]]
         visits["time"] = cycle
         cycles.append((cycle, visits))
     result = []
-    for events in recorded_events(cycles, len(outcomes[0]), GONE_AFTER):
+    for events in recorded_events(cycles, np.zeros(len(outcomes[0]), np.int64), GONE_AFTER):
         for visit, kind, previous_s, changes in zip(
             events.visits, events.kinds, events.previous_s, events.changes, strict=True
         ):
@@ -73,7 +73,7 @@ def test_the_last_events_of_some_kinds_keep_their_order() -> None:
     visits = np.zeros(4, VISIT)
     visits["page"] = range(4)
     visits["outcome"] = [OUTCOMES.index(name) for name in ("changed", "error", "changed", "changed")]
-    (events,) = recorded_events([(1, visits)], 4, GONE_AFTER)
+    (events,) = recorded_events([(1, visits)], np.zeros(4, np.int64), GONE_AFTER)
     assert last_events(events, ("changed", "gone"), 2).visits["page"].tolist() == [2, 3]
     assert last_events(events, ("failing",), 2).visits["page"].tolist() == [1]
     assert last_events(events, ("new",), 2).visits["page"].tolist() == []
