@@ -429,9 +429,9 @@ class Run:
         self._crawler.signals.connect(self._export, signals.item_scraped)
         self._exporter = exporter
 
-    def _export(self, item: Any, response: Response | None, spider: Spider) -> None:
-        try:
-            robustApply(self._exporter.item_scraped, item=item, response=response, spider=spider)
+    def _export(self, item: Any, response: Response | None, spider: Spider) -> Any:
+        try:  # a subclass may return an awaitable, for which Scrapy waits
+            return robustApply(self._exporter.item_scraped, item=item, response=response, spider=spider)
         except Exception as error:
             if response is not None:
                 self.note_failure(response, error)

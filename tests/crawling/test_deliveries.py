@@ -16,6 +16,7 @@ import pytest
 from scrapy import FormRequest, Request, Spider
 from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import CloseSpider, DropItem
+from scrapy.extensions.feedexport import FeedExporter
 from scrapy.http import Response
 
 from scrapy_gp4c import visit
@@ -132,6 +133,13 @@ async def test_a_new_page_that_was_not_used_is_new_again(how: str, site: Site, s
     assert (await cycle(site, store_path)).items == []
 
 
+class WaitingExporter(FeedExporter):
+    """A project's own feeds, whose method is a coroutine."""
+
+    async def item_scraped(self, item: Any, spider: Any) -> None:
+        super().item_scraped(item, spider)
+
+
 async def test_an_item_that_its_feed_does_not_take_is_delivered_again(
     site: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -140,7 +148,11 @@ async def test_an_item_that_its_feed_does_not_take_is_delivered_again(
     for version, how in ((1, ""), (2, "not JSON"), (2, "no directory"), (2, "")):
         serve(site, version)
         feeds = tmp_path / "feed.jsonl" / "below" if how == "no directory" else feed
-        await cycle(site, store_path, how, FEEDS={feeds: {"format": "jsonlines", "overwrite": False}})
+        settings = {
+            "FEEDS": {feeds: {"format": "jsonlines", "overwrite": False}},
+            "EXTENSIONS": {FeedExporter: None, FeedExporter if how else WaitingExporter: 0},
+        }
+        await cycle(site, store_path, how, **settings)
         assert ("/1 is not in its feed (" in caplog.text) == bool(how)
         caplog.clear()
     items = [json.loads(line) for line in feed.read_text().splitlines()]
