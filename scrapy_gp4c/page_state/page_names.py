@@ -11,9 +11,9 @@ from urllib.parse import unquote_plus, urlsplit
 
 SESSION_PARAMS: Final = (
     "phpsessid", "jsessionid", "aspsessionid*", "asp.net_sessionid", "cfid", "cftoken", "oscsid",
-    "zenid", "xtcsid", "jservsessionid*",
+    "zenid", "xtcsid", "modsid", "sesskey", "jservsessionid*",
 )  # fmt: skip
-"""Session parameters of PHP, Java EE, ASP, ColdFusion and shop systems, in lower case."""
+"""Session parameters of PHP, Java EE, ASP, ColdFusion, shop systems and Moodle, in lower case."""
 IGNORED_PARAMS: Final = (
     # Campaigns: Google Analytics, Matomo, Adobe, AT Internet, HubSpot, Mapp, Mailchimp and their like.
     "utm_*", "mtm_*", "pk_campaign", "pk_kwd", "pk_source", "pk_medium", "pk_keyword", "pk_content",
@@ -51,10 +51,13 @@ _SESSION_NAMES: Final = re.compile(
 """Names of parameters that are a session if their value matches `_SESSION_VALUE`."""
 _SESSION_VALUE: Final = re.compile(r"[0-9a-f]{24,64}|(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[0-9A-Za-z_-]{24,64}")
 _CACHE_BUSTER: Final = re.compile(
-    r"(?:_|_dc|cb|rnd|rand(?:om)?|_?no[-_]?cache|cache[-_]?bust(?:er|ing)?)=(?:1[5-9]\d{8}(?:\d{3}){0,2}|0\.\d{6,20})",
+    r"(?:_|_dc|cb|rnd|rand(?:om)?|_?no[-_]?cache|cache[-_]?bust(?:er|ing)?)=(?:1[5-9]\d{8}(?:\d{3}){0,2}|0\.\d{6,20})"
+    r"|(?![xy]=|[a-z_]*(?:lat|lng|lon))[a-z_]+=0\.\d{15,20}",
     re.IGNORECASE,
 )
-"""Parameter that keeps caches from answering: the Unix time or a random number, as jQuery's ``_`` has it."""
+"""Parameter that keeps caches from answering: the Unix time or a random number, as jQuery's ``_`` has it.
+
+Of any name but those of coordinates, a number with as many digits as Math.random() of JavaScript gives."""
 _link_finders: Final = tuple(
     re.compile(pattern).findall
     for pattern in (  # each begins with a text, which makes it fast

@@ -44,6 +44,7 @@ PAGE = "http://h/a?id=1&page=2"
         "http://h/a?JServSessionIdroot=x&id=1&s_kwcid=AL!8&page=2",
         "http://h/a?id=1&visitorId=0123456789abcdef0123456789abcdef&page=2&_trksid=p2.m5",
         "http://h/a?id=1&page=2&_=1764412345678&rnd=0.8349345345",
+        "http://h/a?id=1&r=0.8349345345123456&page=2&sesskey=a1B2c3&MODsid=0123456789abcdef",
         "http://h/a?csrf_token=0123456789abcdef0123456789abcdef&id=1&page=2&awc=1_2_3&__cf_chl_tk=x",
     ],
 )
@@ -62,6 +63,7 @@ def test_parameters_of_campaigns_and_sessions_make_no_page(url: str) -> None:
         "http://h/a./b.", "http://h/../a.:1", "http://h.de/.", "http://h:8080/", "http://h/a:80/", "https://h:80/",
         "http://h/a;id=0123456789abcdef01234567", "http://h/a?classid=0123456789abcdef01234567",
         "http://h/a?_=3&rnd=12&t=1764412345", "http://h/a?visitor=0123456789abcdef01234567",
+        "http://h/map?geo_lat=0.8349345345123456&x=0.1278901234567890", "http://h/a?share=0.8349",
     ],
 )  # fmt: skip
 def test_all_other_urls_name_their_own_page(url: str) -> None:
