@@ -248,6 +248,19 @@ def form_of(url: str) -> str:
     return f"{'/'.join(names)}?{sorted(name for name, _ in parse_qsl(query, True))}"
 
 
+def remedy_of(examples: Sequence[str]) -> str:
+    """Return how to leave out pages that repeat others, by some of their URLs (`examples`)."""
+    queries = (parse_qsl(urlsplit(url).query, True) for url in examples)
+    all_names = dict.fromkeys(name for query in queries for name, _ in query)
+    names = [name for name in all_names if not _TOKENS.fullmatch(name)]
+    remedy = (
+        f"Add to GP4C_URL_PARAMS_IGNORED what makes no page of its parameters ({', '.join(names)[:200]})"
+        if names
+        else 'Give these pages {"never": True} in GP4C_RULES'
+    )
+    return f"{remedy}, or keep the spider out"
+
+
 class ScopeCounts:
     """Counts of a scope's new pages in a cycle, and of those that repeat texts of others."""
 
@@ -428,18 +441,10 @@ class Repeats:
 
     def _warning(self, scope: Scope, pages: int, repeats: int, examples: Sequence[str]) -> str:
         assert self._most is not None  # else nothing is a trap
-        queries = (parse_qsl(urlsplit(url).query, True) for url in examples)
-        all_names = dict.fromkeys(name for query in queries for name, _ in query)
-        names = [name for name in all_names if not _TOKENS.fullmatch(name)]
-        remedy = (
-            f"Add to GP4C_URL_PARAMS_IGNORED what makes no page of its parameters ({', '.join(names)[:200]})"
-            if names
-            else 'Give these pages {"never": True} in GP4C_RULES'
-        )
         return (
             f"{scope.site}/{scope.prefix} is a trap: {repeats:,} of {counted(pages, 'new page')}, such as "
             f"{examples[-1]}, have texts of other pages. Each cycle takes at most "
-            f"{counted(self._most, 'new page')} of it (GP4C_TRAP_PAGES). {remedy}, or keep the spider out."
+            f"{counted(self._most, 'new page')} of it (GP4C_TRAP_PAGES). {remedy_of(examples)}."
         )
 
     def finish(self) -> list[str]:
@@ -451,10 +456,13 @@ class Repeats:
                 tally = self._tallies.setdefault(scope, ScopeCounts())
                 tally.repeats += 1
                 tally.examples.append(url)
+        alike: dict[str, Scope] = {}
         for scope, tally in self._tallies.items():
             if tally.repeats:
                 pages, repeats, cycles = self._before.get(scope, [0, 0, 0])
                 self._before[scope] = [pages + tally.pages, repeats + tally.repeats, cycles + 1]
+                if not cycles and tally.repeats >= max(MIN_REPEATS, REPEATING * tally.pages):
+                    alike.setdefault(tally.examples[-1], scope)  # the deepest scope comes first
         ended = [trap for trap in self._taken if self._is_over(trap)]
         for trap in ended:
             del self._taken[trap]
@@ -463,6 +471,14 @@ class Repeats:
             f"{trap.site}/{trap.prefix} is no trap any more: its new pages have texts of their own."
             for trap in ended
         ]
+        for url, scope in alike.items():
+            if self.trap_of(url) is None:
+                tally = self._tallies[scope]
+                lines.append(
+                    f"{tally.repeats:,} of {counted(tally.pages, 'new page')} in "
+                    f"{scope.site}/{scope.prefix}, such as {url}, have texts of other pages, and "
+                    f"may be visited for nothing. {remedy_of(tally.examples)}."
+                )
         examples = [tally.examples[-1] for tally in self._tallies.values() if tally.repeats]
         lines += filter(None, (self._find_trap(url) for url in dict.fromkeys(examples)))
         most = sorted(self._before.items(), key=lambda item: item[1][1])[-MAX_SCOPES:]

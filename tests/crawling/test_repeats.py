@@ -212,6 +212,20 @@ def test_a_trap_may_be_slow(store_path: Path) -> None:
     assert "a.example/p/ is a trap: 30 of 30 new pages" in line
 
 
+def test_pages_that_repeat_one_another_at_once_are_one_warning(store_path: Path) -> None:
+    """As logins that name the page to return to: too few for a trap, and they are new only once."""
+    with Store(store_path) as store:
+        store.begin_cycle({})
+        repeats = Repeats(store, 10)
+        for number in range(40):
+            assert repeats.note_first(f"http://a.example/p/{number}", number + 1 << 40) is None
+            url = f"http://a.example/user/login?returnto={number}"
+            assert repeats.note_first(url, 99 << 40, is_repeat=number > 0) is None
+        (line,) = repeats.finish()
+    assert line.startswith("39 of 40 new pages in a.example/user/login?, such as ")
+    assert "Add to GP4C_URL_PARAMS_IGNORED what makes no page of its parameters (returnto)" in line
+
+
 async def test_new_pages_that_differ_in_a_token_or_a_date_are_one_warning(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
