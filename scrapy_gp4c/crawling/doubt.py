@@ -4,7 +4,7 @@
 """
 
 import re
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -117,6 +117,8 @@ class AnswerFeatures(NamedTuple):
     Not after a text that was doubted before it was believed, as a block is."""
     is_short: bool = False
     """Whether it is unlike the copy, and has less than `MAX_MARKED_WORDS` and a third of the copy's words."""
+    is_less: bool = False
+    """Whether it has less than `LOST` of the copy's words, and the page was not asked for once more yet."""
     is_gate: bool = False
     """Whether a new temporary redirect led to a URL with the page's in a parameter (``?ReturnUrl=/page``)."""
 
@@ -147,7 +149,8 @@ def has_header(name: str, values: str) -> Callable[[AnswerFeatures], bool]:
 
 OTHER_LANGUAGE: Final = "another language than the page had"
 ALTERNATING: Final = "once more the text before the last change, as half of the site's changed pages"
-NO_REFUSALS: Final = (None, OTHER_LANGUAGE, ALTERNATING)
+ONCE_MORE: Final = "less text than the page had; the next answer decides"
+NO_REFUSALS: Final = (None, OTHER_LANGUAGE, ALTERNATING, ONCE_MORE)
 """Reasons for which a site is not left alone; None: there is no doubt."""
 RULES: Final = (
     Rule(
@@ -250,6 +253,11 @@ RULES: Final = (
         ),
         "public bug reports of change monitors: empty answers under load, shells during repairs",
     ),
+    Rule(
+        ONCE_MORE,
+        lambda answer: answer.is_less,
+        "github.com/thp/urlwatch/issues/22: changes that are taken back in the next run",
+    ),
 )
 
 
@@ -335,8 +343,10 @@ class SharedTexts:
         self.doubted = dict.fromkeys(doubted)
         self.sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
         """Site, or "" for all, and text or URL -> fingerprint of copy -> changed page that came to it."""
-        self._new_texts: dict[str, deque[NewText]] = {}
-        """Site, or "" for all -> new texts of the last changed pages."""
+        self._new_texts: dict[str, dict[int, NewText]] = {}
+        """Site, or "" for all -> last changed page -> its new text."""
+        self._asked_once_more: set[int] = set()
+        """Pages with an answer of this cycle that was doubtful because of `ONCE_MORE` alone."""
         self.unchanged: dict[tuple[str, int], int | None] = {}
         """Site, and fingerprint that a page still has in this cycle -> the page; None: several have it."""
         self._taken_back: set[int] = set()
@@ -364,15 +374,22 @@ class SharedTexts:
 
     def _note_new_text(self, site: str, new: NewText) -> NearPages:
         """Note the new text of a page of a site; returns the pages with texts near it, this one included."""
-        texts = self._new_texts.setdefault(site, deque(maxlen=MAX_CHANGED))
+        texts = self._new_texts.setdefault(site, {})
+        texts.pop(new.page.page, None)
         pages, from_far = {new.page.copy: new.page}, 1
-        for text, page, _ in texts:
+        for text, page, _ in texts.values():
             if near_bits(text, new.fingerprint) <= NEAR_BITS < near_bits(page.copy, new.page.copy):
                 pages[page.copy] = page
                 from_far += near_bits(text, page.copy) >= FAR_BITS
-        texts.append(new)
+        texts[new.page.page] = new
+        if len(texts) > MAX_CHANGED:
+            del texts[next(iter(texts))]
         halved, shrunk = (
-            {text.page.copy: text.page for text in texts if max(text.words_share, new.words_share) < least}
+            {
+                one.page.copy: one.page
+                for one in texts.values()
+                if max(one.words_share, new.words_share) < least
+            }
             for least in (0.5, LOST)
         )
         return NearPages(pages, from_far, halved, shrunk)
@@ -417,7 +434,10 @@ class SharedTexts:
         if was_redirected or not is_temporary:
             return sharing, False
         first, *others = request.meta["redirect_urls"]
-        led_away = self._note(site, way_of(first, response.url), copy)
+        heads = [head_and_path(url)[0] for url in (first, response.url)]
+        # At another host, such as that of a parked domain, each redirect may lead to another page.
+        way = way_of(first, response.url) if heads[0] == heads[1] else " ".join(heads)
+        led_away = self._note(site, way, copy)
         is_gate = any(leads_back(first, url) for url in (*others, response.url))
         return max(sharing, led_away, key=len), is_gate
 
@@ -492,6 +512,8 @@ class SharedTexts:
             are_near(pages, changed, visited) for pages in (near.from_far, len(near.halved))
         )
         many_shrunk = are_near(len(near.shrunk), visited, visited)
+        is_once_more = copy.page in self._asked_once_more
+        is_over = len(self._returned[site]) >= MIN_NEAR_PAGES
         answer = AnswerFeatures(
             headers=headers,
             words=notes.words if page.kind == "bytes" and response.body else page.words,  # bytes have none
@@ -509,8 +531,9 @@ class SharedTexts:
             is_near=is_near,
             is_halved=many_halved
             or many_shrunk
-            or (is_halved and was_doubtful and len(self._returned[site]) < MIN_NEAR_PAGES),
+            or (is_halved and was_doubtful and not is_once_more and not is_over),
             is_short=is_short and bits >= UNLIKE_BITS,
+            is_less=0 < words_share < LOST and not was_doubtful and not is_over,
             is_gate=is_gate,
         )
         earlier: list[Changed] = []
@@ -523,7 +546,9 @@ class SharedTexts:
         ):
             if are_doubtful:
                 earlier += self._to_take_back(pages, copy.page)
-        reason = reason_of(answer)
+        if (reason := reason_of(answer)) == ONCE_MORE:
+            self._asked_once_more.add(copy.page)
+            return Doubt(reason)
         # Near texts differ the next time, and so do halved ones; translations and other pages are no blocks.
         is_other = is_near or many_halved or many_shrunk or answer.is_other_language or answer.is_of_another
         return Doubt(reason, reason is not None and page.words > 0 and (many_share or not is_other), earlier)

@@ -20,12 +20,20 @@ from twisted.internet.defer import Deferred
 
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.cycle import Cycle, Refusal, VisitInfo, retry_after
-from scrapy_gp4c.crawling.doubt import MAX_SHARING, NO_DOUBT, NO_REFUSALS, Changed, Doubt, SharedTexts
+from scrapy_gp4c.crawling.doubt import (
+    MAX_SHARING,
+    NO_DOUBT,
+    NO_REFUSALS,
+    ONCE_MORE,
+    Changed,
+    Doubt,
+    SharedTexts,
+)
 from scrapy_gp4c.crawling.fetched import FetchedResponse, Judgement, KnownCopy, NotFetchedError
 from scrapy_gp4c.crawling.hidden_data import different_part, header_sum
 from scrapy_gp4c.crawling.hints import PageClaims
 from scrapy_gp4c.crawling.messages import refusing
-from scrapy_gp4c.crawling.repeats import are_related, canonical_url
+from scrapy_gp4c.crawling.repeats import MAX_REMEMBERED, are_related, canonical_url
 from scrapy_gp4c.crawling.requests import META, Claim, site_of, without_user
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
@@ -497,7 +505,9 @@ class Visit:
                 self._note_doubtful(response, changed.page)
         if doubt.is_remembered and page.fingerprint not in visits.texts.doubted:
             visits.store.amend_record(doubted=visits.texts.remember_doubted(page.fingerprint))
-        if doubt.reason not in NO_REFUSALS:
+        if doubt.reason == ONCE_MORE:
+            self._note_refusal(None)
+        elif doubt.reason not in NO_REFUSALS:
             self._note_doubtful(response, self._claim.page)
 
     @property

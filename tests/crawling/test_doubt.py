@@ -20,6 +20,7 @@ from scrapy_gp4c.crawling.cycle import retry_after
 from scrapy_gp4c.crawling.doubt import (
     ALTERNATING,
     MARKS,
+    ONCE_MORE,
     RULES,
     AnswerFeatures,
     Doubt,
@@ -424,8 +425,30 @@ def test_a_captcha_of_a_single_page_is_doubtful() -> None:
 def test_a_short_block_of_a_single_page_is_doubtful(words: int, is_doubted: bool, kind: str) -> None:
     """Less than a third of the words that the page had; a list that gets as short keeps some of its own."""
     block, list_end = (" ".join(text_of(number).split()[:words]) for number in (2, 1))
-    assert (judged(SharedTexts([]), 1, text_of(1), block, kind=kind).reason is not None) == is_doubted
-    assert judged(SharedTexts([]), 1, text_of(1), list_end, kind=kind).reason is None
+    reason = judged(SharedTexts([]), 1, text_of(1), block, kind=kind).reason
+    assert (reason not in (None, ONCE_MORE)) == is_doubted
+    assert judged(SharedTexts([]), 1, text_of(1), list_end, kind=kind).reason == ONCE_MORE
+
+
+async def test_less_text_is_a_change_if_the_next_answer_has_no_more(site: Site, store_path: Path) -> None:
+    """The page is asked for once more in the same cycle: a part that was missing is no change."""
+    pages = {f"/{number}": text_of(number) for number in range(5)}
+    answers = Counter[str]()
+
+    def part(request: ServerRequest) -> bytes:
+        path = request.path.decode()
+        answers[path] += 1
+        is_part = path == "/1" or (path == "/2" and answers[path] == 1)
+        return html(" ".join(pages[path].split()[: 60 if is_part else 100])).encode()
+
+    site.pages = {path: html(text) for path, text in pages.items()}
+    urls = tuple(map(site.url, pages))
+    for _ in range(2):
+        await crawl(Pages, store_path, FULL, urls=urls)
+    site.pages = dict.fromkeys(pages, part)
+    await crawl(Pages, store_path, FULL, urls=urls)
+    assert outcomes(store_path, 3) == {path: ["changed" if path == "/1" else "unchanged"] for path in pages}
+    assert answers == {path: 2 if path in ("/1", "/2") else 1 for path in pages}
 
 
 async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path: Path) -> None:
