@@ -147,6 +147,8 @@ class Visits:
         self.texts = SharedTexts(self.store.newest_record("doubted").get("doubted", []))
         run.doubted = lambda: list(self.texts.doubted)
         self.public_url = Credentials(settings.secret_params).url
+        self.named: dict[int, int] = {}
+        """Key of a canonical URL without a copy -> first page of this run that named it."""
         self.lies: dict[str, list[int]] = self.store.newest_record("lies").get("lies", {})
         self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
 
@@ -536,7 +538,9 @@ class Visit:
         """Return the page of which this one is a second URL, by redirect, canonical link or a plainer URL.
 
         The two have the same text and callback; besides, both were compared in `MIN_TWIN_VISITS` visits, or
-        the redirect is permanent, or this page's copy was once the other's text. None: there is no such page.
+        the redirect is permanent, or this page's copy was once the other's text. Pages that name the same
+        URL without a copy (a shop's product under two categories, RFC 6596) are second URLs of one of them.
+        None: there is no such page.
         """
         visits, number = self._visits, self._claim.page
         store, row = visits.store, visits.store.page(number)
@@ -549,8 +553,10 @@ class Visit:
         else:
             is_named = "redirect_urls" in self._request.meta or are_related(url, self._url)
             urls = [url] if is_named else []
-        known = (store.find(key) for key in visits.url_keys(urls).tolist()) if urls else ()
-        twin = next((one for one in known if one is not None), None)
+        keys = visits.url_keys(urls).tolist() if urls else []
+        twin = next((one for one in map(store.find, keys) if one is not None), None)
+        if url is not None and keys and (twin is None or not store.page(twin).has_copy):
+            twin = self._first_named(keys[0])
         if twin is None or twin == number or twin in visits.cycle.repeats.excluded:
             return None
         other, bits = store.page(twin), visits.cycle.settings.distance_bits
@@ -567,6 +573,19 @@ class Visit:
         is_known = self._is_permanent or row.outcome == EXCLUDED or is_moved
         may_wait = is_known and row.failures <= MAX_WAITING
         return twin if is_same or (may_wait and not self._is_as_before(twin)) else None
+
+    def _first_named(self, key: int) -> int | None:
+        """Return the page that stands for a canonical URL without a copy, by its `key`: the first of a run.
+
+        A page that was a second URL at its last visit stays one of the same page, whatever the order is.
+        """
+        visits, page = self._visits, self._claim.page
+        _, is_repeat, url = (visits.store.answer(page).error or "").partition(SAME_PAGE)
+        earlier = visits.store.find(visits.url_keys([url]).tolist()[0]) if is_repeat else None
+        named = visits.named
+        if earlier is not None or len(named) >= MAX_REMEMBERED:
+            return named.get(key) if earlier is None else earlier
+        return named.setdefault(key, page)
 
     def _has_had_text(self, copy: int, twin: int) -> bool:
         """Whether page `twin` has the text of `copy`, a fingerprint, or had it before its last change."""
