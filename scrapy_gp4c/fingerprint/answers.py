@@ -44,13 +44,14 @@ _STAMPED_COMMENT: Final = re.compile(r"^#.*\d:[0-5]\d.*\n?", re.M)
 """Comment of a CSV file that says at which time of day the file was made."""
 _FEED_NOISE: Final = (
     "generator",
+    "lastBuildDate",
     "{http://www.w3.org/2005/Atom}generator",
     "{http://purl.org/rss/1.0/modules/slash/}comments",
     "{http://purl.org/syndication/thread/1.0}total",
     "{http://search.yahoo.com/mrss/}statistics",
     "{http://search.yahoo.com/mrss/}starRating",
 )
-"""Elements of feeds that are not compared: they count comments and views, or name the program."""
+"""Elements of feeds that are not compared: counts of comments and views, the program, the time of its run."""
 
 _FILE_LISTS: Final = ("ListBucketResult", "EnumerationResults", "multistatus")
 """Root elements of file lists (S3, Azure, WebDAV), where only a date shows a file's new version."""

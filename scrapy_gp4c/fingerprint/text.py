@@ -248,8 +248,8 @@ _CONSENT_NAME: Final = re.compile(
     r"|onetrust[-_\w]*|cookiebot[-_\w]*|cybot-?cookiebot[-\w]*"
 )
 _COOKIES: Final = re.compile(
-    "ookie|кук[иі]|колачић|クッキー|쿠키|คุกกี้|कुकी|کوکی|ملفات تعريف|עוגיות|ciastecz|galleta|çerez|süti|sušen"
-    "|kolačić|evästeet|bánh quy"
+    "ookie|kakor|slapuk|sīkdat|piškot|vafrak|informasjonskaps|ciastecz|galleta|çerez|süti|sušen|kolačić|evästeet"
+    "|bánh quy|бисквит|кук[иі]|колачић|クッキー|쿠키|คุกกี้|कुकी|کوکی|ملفات تعريف|עוגיות"
 )
 _LONGEST_NOTICE: Final = 1500
 _MOST_DIALOGS: Final = 8
@@ -738,6 +738,9 @@ def _is_moment(node: LexborNode, naming: "_Naming") -> bool:
     if tag == "time":
         if (attributes.get("datetime") or "").startswith(("P", "p")):  # a duration
             return False
+        if states_date(node.text(strip=True)) and names_time(_text_before(node)):
+            node.insert_before(DATED)
+            return False
     elif naming.is_count:
         return _COUNT.fullmatch(node.text(strip=True)) is not None
     elif not naming.is_moment:
@@ -752,6 +755,17 @@ def _is_moment(node: LexborNode, naming: "_Naming") -> bool:
         node.insert_before(DATED)
         return False
     return len(text) <= _LONGEST_MOMENT and is_moment(text)
+
+
+def _text_before(node: LexborNode) -> str:
+    """Return the text of the element before a node, or before its parent if it is the first there."""
+    for one in (node, node.parent):
+        before = None if one is None else one.prev
+        while before is not None and not (text := before.text(strip=True)):
+            before = before.prev
+        if before is not None:
+            return text
+    return ""
 
 
 def _mark_clock(node: LexborNode) -> None:
@@ -1216,13 +1230,16 @@ def _main_part(
     all_mains = [node for node in nodes if _is_main(node, has_role)]
     mains = [one for one in all_mains if one.tag != "article" or one.attributes.get("role") == "main"]
     mains = mains or all_mains
+    if not mains and (likely := _likely_main(document)) is not None:
+        mains = [likely]
     if len(mains) != 1:
         return text, (document,)
     title = next((node for node in nodes if node.tag == "title"), None)
     main_ids, inside = {main.mem_id for main in all_mains}, dict[int, bool]()
     loud = [node for node in nodes if node.tag != "title" and not _is_main(node, has_role)][:_MOST_LOUD]
     loud = [node for node in loud if not _is_inside(node, main_ids, inside)]
-    roots = (*([] if title is None else [title]), *loud, *_before_main(mains[0]), mains[0])
+    before = _before_main(mains[0]) if all_mains else ()
+    roots = (*([] if title is None else [title]), *loud, *before, mains[0])
     texts = [root.text(separator=SEPARATOR, strip=True) for root in roots]
     size = len(text) - sum(map(len, texts))
     total = len(text) + sum(len(one.text) for one in left_out)
@@ -1233,6 +1250,26 @@ def _main_part(
         outside = _without(outside, one)
     left_out.append(LeftOut(OUTSIDE, outside.replace(SEPARATOR, " ")))
     return SEPARATOR.join(texts), roots
+
+
+def _likely_main(document: LexborNode) -> LexborNode | None:
+    """Return the smallest element with the headline and two thirds of the text outside links.
+
+    None: there is no headline, or that is the whole page.
+    """
+    headlines = [one for one in _SELECTOR.find("h1", document) if not _SELECTOR.find("a", one)]
+    if not headlines or (body := document.css_first("body")) is None:
+        return None
+    enough = 2 * _unlinked_size(body) / 3
+    node = headlines[0].parent
+    while node is not None and node.tag not in ("body", "html") and _unlinked_size(node) < enough:
+        node = node.parent
+    return None if node is None or node.tag in ("body", "html") else node
+
+
+def _unlinked_size(node: LexborNode) -> int:
+    """Return how many characters of an element's text are in no link."""
+    return len(node.text(strip=True)) - sum(len(link.text(strip=True)) for link in _SELECTOR.find("a", node))
 
 
 def _before_main(main: LexborNode) -> list[LexborNode]:
@@ -1263,8 +1300,7 @@ def _before_main(main: LexborNode) -> list[LexborNode]:
 
 def _is_menu(node: LexborNode) -> bool:
     """Whether half of an element's text or more is in links."""
-    links = sum(len(link.text(strip=True)) for link in _SELECTOR.find("a", node))
-    return 2 * links >= len(node.text(strip=True))
+    return 2 * _unlinked_size(node) <= len(node.text(strip=True))
 
 
 def _without(text: str, passage: str) -> str:

@@ -249,6 +249,8 @@ _DATE_AFTER: Final = re.compile(
 )
 _DAY_BEFORE: Final = re.compile(rf"(?<![\d./-])(\d\d?)\.?\s?[-~]\s?(?:{_WEEKDAY},?\s)?$")
 _FOUR_DIGITS: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
+_EXACT_CLOCK: Final = re.compile(r"\d:[0-5]\d:(?!00|59)[0-5]\d")
+"""Clock that tells odd seconds: it was read by a machine, and is no term that somebody set."""
 _HAS_SECONDS: Final = re.compile(r"\d\d:[0-5]\d:|\d\s?(?:z|utc|gmt)\b|[秒초]")
 _BLANKS: Final = re.compile(r"(\s++)")
 _ONE_WORD: Final = re.compile(LETTERS)
@@ -667,8 +669,10 @@ class _Masks:
 
     def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
         text = match[0]
-        if kind in _DATES and is_dated(
-            before, match.string[match.end() : match.end() + 40], " ".join((text, *words))
+        if (
+            kind in _DATES
+            and _EXACT_CLOCK.search(text) is None
+            and is_dated(before, match.string[match.end() : match.end() + 40], " ".join((text, *words)))
         ):
             return False
         if kind in _DATES and (self._is_listing or self._is_of_law(before, text)):

@@ -67,7 +67,9 @@ STILL: dict[str, tuple[str, Made]] = {
     "stamp": ("application/json", lambda n: json.dumps({"rows": [1], "generated_at": 1763690584 + n})),
     "builddate": (
         "text/xml",
-        lambda n: f"<rss><channel><lastBuildDate>1{n} Nov 2026 08:00</lastBuildDate></channel></rss>",
+        lambda n: (
+            f"<rss><title>News</title><channel><lastBuildDate>1{n} Nov 08:00</lastBuildDate></channel></rss>"
+        ),
     ),
     "quotes": ("text/csv", lambda n: 'name,price\n"Gull",7\n' if n % 2 else "name,price\r\nGull,7\r\n"),
 }

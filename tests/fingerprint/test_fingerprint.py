@@ -224,6 +224,30 @@ def test_what_each_page_of_a_site_has_is_no_part_of_a_page(furniture: str) -> No
     assert len({html_content(headed.format(header.format(word))).text for word in ("one", "two")}) == 2
 
 
+def test_the_likely_main_part_has_the_headline_and_most_text() -> None:
+    """Without main and article, what surrounds headline and text is left out."""
+    words = "The ferry leaves at noon from the north quay of the old harbour. " * 3
+    page = "<body><div><p>{}</p><a href=/>Home</a></div><div><div><h1>Ferry</h1></div><div>{}</div></div>"
+    texts = {html_content(page.format(strip, words)).text for strip in ("Gold 81.2 up", "Gold 80.9 down")}
+    assert len(texts) == 1
+    assert "Ferry" in texts.pop()
+    logo = f"<body><div><h1>Port</h1><p>Gold {{}}</p></div><div>{words}</div>"
+    assert len({html_content(logo.format(price)).text for price in ("81.2", "80.9")}) == 2
+
+
+def test_a_date_is_masked_or_kept_by_its_label_and_its_seconds() -> None:
+    """A time under the label "Date" is a statement; one with odd seconds was read by a machine."""
+    event = (
+        "<p>Concert</p><div><b>Fecha</b><div><time>sábado, {} de noviembre de 2026 - 20:00</time></div></div>"
+    )
+    assert len({html_content(event.format(day)).text for day in (21, 28)}) == 2
+    shown = [normalise(html_content(event.format(day)).text) for day in (21, 28)]
+    assert shown[0] != shown[1]
+    stamp = "Deadline: 2026-11-10 06:{}"
+    assert normalise(stamp.format("15:04")) == normalise(stamp.format("45:02"))
+    assert normalise(stamp.format("15:00")) != normalise(stamp.format("45:00"))
+
+
 def test_scripts_without_spaces_are_split() -> None:
     """Japanese and Thai text is compared character by character, white space between them aside."""
     one, two = "山川海空森町村駅橋店本車道花", "山川海空森町村駅橋店本車道雨"
