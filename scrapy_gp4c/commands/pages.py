@@ -68,7 +68,7 @@ def _row(page: Page) -> tuple[str, ...]:
 
 def _gained(block: Columns, sort: str) -> Floats | None:
     """Search quality that visits gain, in ppm per cycle; None, or QueryLogError, if it is not measured."""
-    columns, formula, _ = refresh_value.FORMULAS["dq_rate"]
+    columns, formula, _ = refresh_value.TERMINALS["dq_rate"]
     if block.keys() >= set(columns):
         return np.asarray(formula(block, 0))
     if sort == "dq":

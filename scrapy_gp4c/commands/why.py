@@ -191,7 +191,7 @@ def explain(project: Project, store: Store, page: int) -> Why:
     rules = rules_before(store, settings)
     pages, cycle = pages_before(store, rules)
     state = state_of(pages, page, cycle, settings)
-    names = terminals.ALWAYS_KNOWN + (() if settings.query_log is None else tuple(refresh_value.FORMULAS))
+    names = terminals.ALWAYS_KNOWN + (() if settings.query_log is None else tuple(refresh_value.TERMINALS))
     values = terminals.compute(names, state, cycle, function.clock)
     numbers = {name: float(value[0]) for name, value in values.items()}
     ranking = rank_of_page(pages, page, cycle, settings, rules)

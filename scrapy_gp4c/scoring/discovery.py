@@ -6,13 +6,14 @@ decayed by ``2 ** (-g / 8)``. New pages per cycle are the mean of a Gamma poster
 nothing sinks. First visits count in neither sum: links older than the crawl are no growth.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.scoring.terminal import Terminal
 
 COLUMNS: Final[dict[str, str]] = {
     "found_by": "<u4",  # number of the page whose visit found this one, plus 1; 0: not known; see `START`
@@ -72,16 +73,15 @@ def is_hub(state: Mapping[str, Array], cycle: int) -> npt.NDArray[np.bool_]:
     return np.asarray(hubs)
 
 
-TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array], int], Array], str]]] = {
-    "brought": (
+TERMINALS: Final = {
+    "brought": Terminal(
         ("brought_sum", "brought_cycles"),
         rate,
         "new pages that its visits bring per cycle: (decayed sum + 0.5) / (decayed cycles + 1)",
     ),
-    "brought_t": (
+    "brought_t": Terminal(
         ("brought_cycle",),
         lambda s, cycle: cycle - s["brought_cycle"],
         "cycles since a visit last brought a new page",
     ),
 }
-"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""

@@ -17,28 +17,22 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array, Floats, Ints
 from scrapy_gp4c.scoring import discovery, rates
 from scrapy_gp4c.scoring.ranking import GOLDEN
+from scrapy_gp4c.scoring.terminal import of_columns
 
-Formula = Callable[[Mapping[str, Array], int], Array]
-
-
-def _terminal(name: str, meaning: str) -> tuple[tuple[str, ...], Formula, str]:
-    return (name,), lambda state, cycle: state[name], f"before a first visit: {meaning}"
-
-
-TERMINALS: Final = {
-    "link_depth": _terminal("link_depth", "links from a start page to it"),
-    "cash": _terminal("cash", "its share of the cash that OPIC gives start pages"),
-    "finder_rate": _terminal("finder_rate", "change rate of the page that found it"),
-    "finder_brought": _terminal("finder_brought", "new pages per cycle of the page that found it"),
-    "waited": _terminal("waited", "cycles since it became known"),
-    "inlinks": _terminal("inlinks", "pages that link to it, as far as they were visited"),
-    "inlink_sites": _terminal("inlink_sites", "sites of these pages"),
-    "anchor": _terminal("anchor", "share of the words of the query log in the best text of a link to it"),
-}
-"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`.
-
-Each is a column that a crawl makes for pages that wait for their first visit, see `columns_of_links`.
-"""
+TERMINALS: Final = of_columns(
+    {
+        "link_depth": "before a first visit: links from a start page to it",
+        "cash": "before a first visit: its share of the cash that OPIC gives start pages",
+        "finder_rate": "before a first visit: change rate of the page that found it",
+        "finder_brought": "before a first visit: new pages per cycle of the page that found it",
+        "waited": "before a first visit: cycles since it became known",
+        "inlinks": "before a first visit: pages that link to it, as far as they were visited",
+        "inlink_sites": "before a first visit: sites of these pages",
+        "anchor": "before a first visit: share of the words of the query log in the best text of a link to "
+        "it",
+    }
+)
+"""Each is a column that a crawl makes for pages that wait for their first visit, see `columns_of_links`."""
 COUNTED: Final = ("inlinks", "inlink_sites", "anchor")
 """Terminals for which a crawl records every link to a page that waits for its first visit."""
 REPLAYED: Final = tuple(name for name in TERMINALS if name not in COUNTED)

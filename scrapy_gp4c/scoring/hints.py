@@ -10,7 +10,7 @@ since the last visit?) x (was changed?). From these `lifts` computes how much a 
 the log-odds of a change: 0 for claims that predict nothing.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.scoring import rates
+from scrapy_gp4c.scoring.terminal import Terminal
 
 CLAIMED: Final = ("sitemap", "feed", "told", "modified")
 """Kinds of claims "changed at that time": ``lastmod`` of a sitemap, an entry of a feed, `scrapy gp4c hint`,
@@ -299,23 +300,22 @@ def _age(s: Mapping[str, Array], cycle: int) -> Array:
     return np.where(s["claims"] & 15 > 0, cycle - s["claimed_cycle"] + 1, 0)
 
 
-TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array], int], Array], str]]] = {
-    "hinted": (
+TERMINALS: Final = {
+    "hinted": Terminal(
         ("E", "T", "last_cycle", "claims", "hint_listed", "hint_span"),
         _hinted,
         "probability of a change since the last visit, by its rate and what its site says of it",
     ),
-    "hint_rate": (
+    "hint_rate": Terminal(
         ("E", "T", "last_cycle", "claims", "age_first", "age_trust", "hint_listed", "hint_span"),
         _hint_rate,
         "changes per cycle, by its visits, its age at first sight, and what its site says of it",
     ),
-    "hint_age": (
+    "hint_age": Terminal(
         ("claims", "claimed_cycle"),
         _age,
         "cycles since the newest change that its site has claimed; 0 without claim",
     ),
 }
-"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
 UNCLAIMED: Final[dict[str, str | float]] = {"hinted": "p", "hint_rate": "rate", "hint_age": 0.0}
 """Terminal -> terminal or number with the same value, bit for bit, where no site claims anything."""

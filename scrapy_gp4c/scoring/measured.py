@@ -5,13 +5,14 @@ fingerprints are unknown, as an imported one, adds nothing. The download time is
 measured one, so that a replay, which visits in other cycles, has the same.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Floats
+from scrapy_gp4c.scoring.terminal import Terminal, of_columns
 
 COLUMNS: Final[dict[str, str]] = {
     "latency_ms": "<u2",  # from the request to the answer's headers, of the first visit that measured it
@@ -48,25 +49,19 @@ def _distance_mean(state: Mapping[str, Array], cycle: int) -> Floats:
     return np.asarray(state["distance_sum"] / np.maximum(state["distance_n"], 1))
 
 
-Formula = Callable[[Mapping[str, Array], int], Array]
-TERMINALS: Final[dict[str, tuple[tuple[str, ...], Formula, str]]] = {
-    "cost_s": (
+TERMINALS: Final = {
+    "cost_s": Terminal(
         ("latency_ms",),
         lambda s, cycle: costs_ms(s["latency_ms"]) / 1000.0,
         "download time of the page in s, of the first visit that measured it; 1 where none did",
     ),
-    "distance_mean": (
+    "distance_mean": Terminal(
         ("distance_sum", "distance_n"),
         _distance_mean,
         "bits in which its fingerprint differs after a change, in the mean; 0 before the first change",
     ),
 }
-"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
-LINKED: Final[dict[str, tuple[tuple[str, ...], Formula, str]]] = {
-    "popularity": (
-        ("popularity",),
-        lambda s, cycle: s["popularity"],
-        "PageRank among the links that the crawl knows, 1 in the mean of all pages",
-    ),
-}
+LINKED: Final = of_columns(
+    {"popularity": "PageRank among the links that the crawl knows, 1 in the mean of all pages"}
+)
 """As `TERMINALS`, but the column is computed in every cycle, by `scrapy_gp4c.page_state.groupings`."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.scoring.terminal import Terminal, of_column
 
 COLUMNS: Final[dict[str, str]] = {
     "dq_n": "<i4",  # measured visits
@@ -47,21 +48,20 @@ def _mean(state: Mapping[str, Array], cycle: int) -> Array:
     return np.asarray(state["dq_sum"] / np.maximum(state["dq_n"], 1))
 
 
-def _last(state: Mapping[str, Array], cycle: int) -> Array:
-    return state["dq_last"]
-
-
 def _decayed(state: Mapping[str, Array], cycle: int) -> Array:
     weights = (1.0 - _FADE ** np.maximum(state["dq_n"], 1)) / (1.0 - _FADE)
     return np.asarray(state["dq_recent"] / weights)
 
 
-FORMULAS: Final = {
-    "dq_rate": (("dq_n", "dq_sum"), _mean, "search quality gained per cycle, in ppm: mean of its visits"),
-    "dq_last": (("dq_last",), _last, "search quality gained per cycle, in ppm, by the last visit"),
-    "dq_decay": (("dq_n", "dq_recent"), _decayed, "the same mean, recent visits weighing more"),
+TERMINALS: Final = {
+    "dq_rate": Terminal(
+        ("dq_n", "dq_sum"), _mean, "search quality gained per cycle, in ppm: mean of its visits"
+    ),
+    "dq_last": Terminal(
+        ("dq_last",), of_column("dq_last"), "search quality gained per cycle, in ppm, by the last visit"
+    ),
+    "dq_decay": Terminal(("dq_n", "dq_recent"), _decayed, "the same mean, recent visits weighing more"),
 }
-"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
 
 
 GAIN: Final = np.dtype(

@@ -4,13 +4,13 @@ Some sizes change more than others: an index grows with every entry, a form stay
 its own visits, for all pages of a class at once, long before it knows the rate of each page.
 """
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Array, Floats
+from scrapy_gp4c.arrays import Floats
+from scrapy_gp4c.scoring.terminal import Terminal, of_column
 
 COLUMNS: Final[dict[str, str]] = {"size": "u1"}
 """Column name -> little-endian dtype: class of the body at first sight, see `size_class`; 0: unknown."""
@@ -41,13 +41,12 @@ def lifts(expected: Floats, cycles: Floats, crawl_rate: float) -> Floats:
     return lift
 
 
-TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array], int], Array], str]]] = {
-    "size_lift": (
+TERMINALS: Final = {
+    "size_lift": Terminal(
         ("size", "size_lift"),
-        lambda s, cycle: s["size_lift"],
+        of_column("size_lift"),
         "changes of pages of its size at first sight, by those expected at the rate of all pages",
     ),
 }
-"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
 UNSIZED: Final[dict[str, float]] = {"size_lift": 1.0}
 """Terminal -> its value for pages of unknown size."""

@@ -10,40 +10,14 @@ them by visit. ``cycles`` (the authors' published program) sums over all cycles 
 fetch, those without a visit counting as unchanged.
 """
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from typing import Final, Literal, NamedTuple, get_args
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Final, Literal, get_args
 
 import numpy as np
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.scoring import discovery, first_visits, hints, measured, rates, refresh_value, sizes, weights
-
-MEANINGS: Final[dict[str, str]] = {
-    "n": "visits of the page so far whose outcome (changed or not) is known",
-    "X": "changes that these visits found",
-    "t": "cycles since the last visit",
-    "cg": "change rate of Cho and Garcia-Molina: −ln((n − X + 0.5) / (n + 0.5))",
-    "nad": "1 − exp(−λt) with λ = X / n (Tan and Mitra, nonadaptive)",
-    "sad": "1 − exp(−λt) with λ = outcome of the last visit (shortsighted adaptive)",
-    "aad": "1 − exp(−λt), recent outcomes weighing more, arithmetically (Tan and Mitra)",
-    "gad": "1 − exp(−λt), recent outcomes weighing more, geometrically (Tan and Mitra)",
-    "rate": "changes per cycle by the page's own visits, λ = (E + 0.1) / (T + 1)",
-    "rate_site": "the same, beginning with the rate of its site: (E + 3g) / (T + 3)",
-    "p": "1 − exp(−λt): probability of a change since the last visit, by its rate",
-    "near": "share of the recent visits to its directory that found changes, shrunk to site and crawl",
-    "near_site": "share of the recent visits to its site that found changes",
-    "near_dir": "share of the recent visits to its directory that found changes",
-    "surprise_site": "changes found on its site since its last visit, by those expected",
-    "surprise_dir": "changes found in its directory since its last visit, by those expected",
-    "found_t": "cycles since a visit last found a change",
-    "spent": "share of the cycle's budget used before this round",
-    "site_now": "share of this cycle's visits to its site that found changes, begun with the recent share",
-    "directory_now": "share of this cycle's visits to its directory that found changes, begun likewise",
-    "cluster_now": "share of this cycle's visits to its cluster that found changes, begun likewise",
-    "cluster_recent": "share of the visits to its cluster in the last cycles that found changes",
-}
-"""Terminal -> meaning in plain words, with clock ``visits``; λ of ``nad``, say, is terminal ``nad_rate``."""
-
+from scrapy_gp4c.scoring.terminal import Formula, Terminal, of_column, of_columns
 
 Clock = Literal["visits", "cycles"]
 CLOCKS: Final[tuple[Clock, ...]] = get_args(Clock)
@@ -174,9 +148,6 @@ def _gad_rate_cycles(s: Mapping[str, Array], cycle: int) -> Array:
     return _ratio(weight * s["G_cycles"], 1.0 - np.exp2(-_elapsed(s, cycle)))
 
 
-Formula = Callable[[Mapping[str, Array], int], Array]
-
-
 def _probability(rate: Formula) -> Formula:
     """Turn a formula of a Poisson rate into one of the probability of a change since the last visit."""
     return lambda s, cycle: rates.probability(rate(s, cycle), _t(s, cycle))
@@ -194,103 +165,122 @@ change_probability: Final = _probability(_rate)
 """Function of (state, cycle): probability of a change since the last visit, by E, T, last_cycle: ``[P]``."""
 
 
-def _column(name: str) -> Formula:
-    return lambda s, cycle: s[name]
-
-
-class Terminal(NamedTuple):
-    """A terminal by one of the clocks: its formula, the columns that this reads, and its meaning."""
-
-    columns: tuple[str, ...]
-    """Columns that the formula reads: pages equal in these have the same value."""
-    formula: Formula
-    """``formula(state, cycle)``: values ``[P]`` at planning cycle ``cycle`` (the state is older)."""
-    meaning: str
-
-
 def _random(s: Mapping[str, Array], cycle: int) -> Array:
     return np.asarray(s["draw"] * 2.0**-64)
 
 
 _UNWEIGHED: Final = {
-    "n": Terminal(("n",), lambda s, cycle: s["n"], MEANINGS["n"]),
-    "X": Terminal(("X",), lambda s, cycle: s["X"], MEANINGS["X"]),
-    "t": Terminal(("last_cycle",), _t, MEANINGS["t"]),
-    "cg": Terminal(("n", "X"), _cg, MEANINGS["cg"]),
+    "n": Terminal(
+        ("n",), of_column("n"), "visits of the page so far whose outcome (changed or not) is known"
+    ),
+    "X": Terminal(("X",), of_column("X"), "changes that these visits found"),
+    "t": Terminal(("last_cycle",), _t, "cycles since the last visit"),
+    "cg": Terminal(("n", "X"), _cg, "change rate of Cho and Garcia-Molina: −ln((n − X + 0.5) / (n + 0.5))"),
 }
 PREDICTED: Final = ("E", "T", "last_cycle")
 """Columns from which the probability of a change follows, and so how far a change is a surprise."""
 _BEYOND: Final = {
-    "rate": Terminal(("E", "T"), _rate, MEANINGS["rate"]),
-    "rate_site": Terminal(("E", "T", "site_rate"), _rate_site, MEANINGS["rate_site"]),
-    "p": Terminal(PREDICTED, change_probability, MEANINGS["p"]),
-    "near": Terminal(("near",), _column("near"), MEANINGS["near"]),
-    "near_site": Terminal(("near_site",), _column("near_site"), MEANINGS["near_site"]),
-    "near_dir": Terminal(("near_dir",), _column("near_dir"), MEANINGS["near_dir"]),
-    "surprise_site": Terminal(
-        ("surprise_site", *PREDICTED), _column("surprise_site"), MEANINGS["surprise_site"]
+    "rate": Terminal(
+        ("E", "T"), _rate, "changes per cycle by the page's own visits, λ = (E + 0.1) / (T + 1)"
     ),
-    "surprise_dir": Terminal(("surprise_dir", *PREDICTED), _column("surprise_dir"), MEANINGS["surprise_dir"]),
-    "found_t": Terminal(("found_cycle",), lambda s, cycle: cycle - s["found_cycle"], MEANINGS["found_t"]),
-    "spent": Terminal(("spent",), _column("spent"), MEANINGS["spent"]),
+    "rate_site": Terminal(
+        ("E", "T", "site_rate"),
+        _rate_site,
+        "the same, beginning with the rate of its site: (E + 3g) / (T + 3)",
+    ),
+    "p": Terminal(
+        PREDICTED,
+        change_probability,
+        "1 − exp(−λt): probability of a change since the last visit, by its rate",
+    ),
+    **of_columns(
+        {
+            "near": "share of the recent visits to its directory that found changes, shrunk to site and "
+            "crawl",
+            "near_site": "share of the recent visits to its site that found changes",
+            "near_dir": "share of the recent visits to its directory that found changes",
+        }
+    ),
+    "surprise_site": Terminal(
+        ("surprise_site", *PREDICTED),
+        of_column("surprise_site"),
+        "changes found on its site since its last visit, by those expected",
+    ),
+    "surprise_dir": Terminal(
+        ("surprise_dir", *PREDICTED),
+        of_column("surprise_dir"),
+        "changes found in its directory since its last visit, by those expected",
+    ),
+    "found_t": Terminal(
+        ("found_cycle",),
+        lambda s, cycle: cycle - s["found_cycle"],
+        "cycles since a visit last found a change",
+    ),
+    "spent": Terminal(("spent",), of_column("spent"), "share of the cycle's budget used before this round"),
 }
 """Terminals that no paper has, the same with both clocks."""
 CLUSTERED: Final = ("cluster_now", "cluster_recent")
 """Terminals that need clusters of the pages (``scrapy gp4c cluster``)."""
-_SAMPLED: Final = {
-    name: Terminal((name,), _column(name), MEANINGS[name])
-    for name in ("site_now", "directory_now", *CLUSTERED)
-}
+_SAMPLED: Final = of_columns(
+    {
+        "site_now": "share of this cycle's visits to its site that found changes, begun with the recent "
+        "share",
+        "directory_now": "share of this cycle's visits to its directory that found changes, begun likewise",
+        "cluster_now": "share of this cycle's visits to its cluster that found changes, begun likewise",
+        "cluster_recent": "share of the visits to its cluster in the last cycles that found changes",
+    }
+)
 """Terminals of the visits to groups in the cycle that is planned, for policies of several rounds."""
-_MEASURED: Final = {
-    name: Terminal(*row) for name, row in (refresh_value.FORMULAS | measured.TERMINALS).items()
-}
-_LINKED: Final = {name: Terminal(*row) for name, row in measured.LINKED.items()}
-_GROWN: Final = {
-    name: Terminal(*row) for name, row in (discovery.TERMINALS | hints.TERMINALS | sizes.TERMINALS).items()
-}
-_WAITING: Final = {name: Terminal(*row) for name, row in first_visits.TERMINALS.items()}
-_WEIGHED: Final = {name: Terminal(*row) for name, row in weights.TERMINALS.items()}
-UNREPLAYED: Final = (*discovery.TERMINALS, *_LINKED, *_WAITING)
+_MEASURED: Final = refresh_value.TERMINALS | measured.TERMINALS
+_GROWN: Final = discovery.TERMINALS | hints.TERMINALS | sizes.TERMINALS
+UNREPLAYED: Final = (*discovery.TERMINALS, *measured.LINKED, *first_visits.TERMINALS)
 """Terminals that need a crawl, or a history that records how pages were found, not changes alone."""
 CLAIMED: Final = tuple(hints.TERMINALS)
 """Terminals that read claims of sites; without claims `hints.UNCLAIMED` replaces them."""
 
 
+_PROBABILITIES: Final = {
+    "nad": "1 − exp(−λt) with λ = X / n (Tan and Mitra, nonadaptive)",
+    "sad": "1 − exp(−λt) with λ = outcome of the last visit (shortsighted adaptive)",
+    "aad": "1 − exp(−λt), recent outcomes weighing more, arithmetically (Tan and Mitra)",
+    "gad": "1 − exp(−λt), recent outcomes weighing more, geometrically (Tan and Mitra)",
+}
+"""Terminal -> meaning, with clock ``visits``; λ of ``nad``, say, is terminal ``nad_rate``."""
+_RATES: Final[dict[Clock, dict[str, Terminal]]] = {
+    "visits": {
+        "nad": Terminal(("n", "X"), _nad_rate, "share of visits that found a change"),
+        "sad": Terminal(("last",), _sad_rate, "1 if the last visit found a change"),
+        "aad": Terminal(("n", "A"), _aad_rate, "changes, weights growing arithmetically"),
+        "gad": Terminal(("n", "G"), _gad_rate, "changes, weights growing geometrically"),
+    },
+    "cycles": {
+        "nad": Terminal(("X", "first_cycle"), _nad_rate_cycles, "changes found per cycle"),
+        "sad": Terminal(("last", "last_cycle"), _sad_rate_cycles, "1 if a change was found last cycle"),
+        "aad": Terminal(("A_cycles", "first_cycle"), _aad_rate_cycles, "arithmetic weights by cycle"),
+        "gad": Terminal(
+            ("G_cycles", "last_cycle", "first_cycle"), _gad_rate_cycles, "geometric weights by cycle"
+        ),
+    },
+}
+"""Clock -> terminal of `_PROBABILITIES` -> its rate λ."""
+
+
 def _table(clock: Clock) -> dict[str, Terminal]:
-    rates: dict[str, tuple[tuple[str, ...], Formula, str]]
-    if clock == "visits":
-        rates = {
-            "nad": (("n", "X"), _nad_rate, "share of visits that found a change"),
-            "sad": (("last",), _sad_rate, "1 if the last visit found a change"),
-            "aad": (("n", "A"), _aad_rate, "changes, weights growing arithmetically"),
-            "gad": (("n", "G"), _gad_rate, "changes, weights growing geometrically"),
-        }
-    else:
-        rates = {
-            "nad": (("X", "first_cycle"), _nad_rate_cycles, "changes found per cycle"),
-            "sad": (("last", "last_cycle"), _sad_rate_cycles, "1 if a change was found last cycle"),
-            "aad": (("A_cycles", "first_cycle"), _aad_rate_cycles, "arithmetic weights by cycle"),
-            "gad": (
-                ("G_cycles", "last_cycle", "first_cycle"),
-                _gad_rate_cycles,
-                "geometric weights by cycle",
-            ),
-        }
     table = dict(_UNWEIGHED)
-    for name, (columns, formula, meaning) in rates.items():
+    for name, (columns, formula, meaning) in _RATES[clock].items():
         table[f"{name}_rate"] = Terminal(columns, formula, f"{name.upper()} rate: {meaning}")
         known = tuple(dict.fromkeys((*columns, "last_cycle")))
-        table[name] = Terminal(known, _probability(formula), MEANINGS[name])
+        table[name] = Terminal(known, _probability(formula), _PROBABILITIES[name])
     table["random"] = Terminal(("draw",), _random, "uniform in [0, 1), anew for every page and cycle")
-    return table | _BEYOND | _SAMPLED | _MEASURED | _LINKED | _GROWN | _WAITING | _WEIGHED
+    table |= _BEYOND | _SAMPLED | _MEASURED | measured.LINKED | _GROWN
+    return table | first_visits.TERMINALS | weights.TERMINALS
 
 
 TERMINALS: Final[dict[Clock, dict[str, Terminal]]] = {clock: _table(clock) for clock in CLOCKS}
 """Clock -> terminal name -> terminal. Both clocks have the same names."""
 NAMES: Final = tuple(TERMINALS["visits"])
 ALWAYS_KNOWN: Final = tuple(
-    name for name in NAMES if name not in (*_MEASURED, *_LINKED, *CLUSTERED, *_WAITING)
+    name for name in NAMES if name not in (*_MEASURED, *measured.LINKED, *CLUSTERED, *first_visits.TERMINALS)
 )
 """Terminals that every crawl and history can compute; others need a query log, links or clusters."""
 BASIC: Final = ("n", "X", "t")

@@ -4,11 +4,11 @@ They weigh freshness and the change rate (Cho & Ntoulas 2002; Olston & Najork 20
 Visits do not change them.
 """
 
-from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, Final
 
 from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.scoring.terminal import Terminal, of_column
 
 COLUMNS: Final[dict[str, str]] = {"weight": "<f8"}
 """Column name -> little-endian dtype."""
@@ -16,14 +16,11 @@ DEFAULT_WEIGHT: Final = 1.0
 MAX_WEIGHT: Final = 1e6
 """Largest weight: sums over all pages stay exact enough in float64."""
 
-TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array], int], Array], str]]] = {
-    "w": (
-        ("weight",),
-        lambda s, cycle: s["weight"],
-        "weight of the page, 1 unless a request or a list has said another",
+TERMINALS: Final = {
+    "w": Terminal(
+        ("weight",), of_column("weight"), "weight of the page, 1 unless a request or a list has said another"
     ),
 }
-"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
 
 
 def read_weight(value: Any) -> float:

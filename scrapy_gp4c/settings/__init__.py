@@ -142,7 +142,7 @@ class Settings:
         for name, columns in read.items():
             if self.query_log is None and not {*refresh_value.COLUMNS, "anchor"}.isdisjoint(columns):
                 raise SettingsError(
-                    f"{name} reads what users search for ({', '.join(refresh_value.FORMULAS)}, anchor), "
+                    f"{name} reads what users search for ({', '.join(refresh_value.TERMINALS)}, anchor), "
                     "which takes a log of queries: set GP4C_QUERY_LOG to the path of one, or use others"
                 )
 

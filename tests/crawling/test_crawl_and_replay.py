@@ -94,7 +94,7 @@ OUTSIDE = [
     name
     for name in terminals.NAMES
     if not {*terminals.columns_of([name])} <= {*terminals.STATE, "draw"}
-    and name not in refresh_value.FORMULAS
+    and name not in refresh_value.TERMINALS
 ]
 """Terminals that something else than the outcomes of the page's own visits decides.
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring.refresh_value import (
     COLUMNS,
-    FORMULAS,
     HALF_LIFE,
+    TERMINALS,
     observe,
 )
 
@@ -25,7 +25,7 @@ def values_of(visits: list[tuple[float, int]]) -> dict[str, float]:
     state = state_of(1)
     for gained, gap in visits:
         observe(state, np.array([gained]), np.array([gap]))
-    return {name: float(formula(state, 1)[0]) for name, (_, formula, _) in FORMULAS.items()}
+    return {name: float(formula(state, 1)[0]) for name, (_, formula, _) in TERMINALS.items()}
 
 
 @given(VISITS)
@@ -44,7 +44,7 @@ def test_terminals_are_means_over_measured_visits(visits: list[tuple[float, int]
 @given(st.floats(0.0, 1e6), st.integers(1, 30))
 def test_equal_visits_have_their_value_for_every_mean(gained: float, visits: int) -> None:
     """However many there were: the weights of the decayed mean add up to 1."""
-    assert values_of([(gained, 2)] * visits) == pytest.approx(dict.fromkeys(FORMULAS, gained / 2))
+    assert values_of([(gained, 2)] * visits) == pytest.approx(dict.fromkeys(TERMINALS, gained / 2))
 
 
 def test_pages_are_observed_side_by_side() -> None:
@@ -57,10 +57,10 @@ def test_pages_are_observed_side_by_side() -> None:
     assert state["dq_last"].tolist() == [2.0, 0.0, 4.0]
 
 
-@given(st.sampled_from(sorted(FORMULAS)), VISITS)
+@given(st.sampled_from(sorted(TERMINALS)), VISITS)
 def test_a_terminal_reads_the_columns_that_it_names(name: str, visits: list[tuple[float, int]]) -> None:
     """A replay keeps just these."""
-    columns, formula, _ = FORMULAS[name]
+    columns, formula, _ = TERMINALS[name]
     some = {column: np.zeros(1, COLUMNS[column]) for column in columns}
     for gained, gap in visits:
         observe(some, np.array([gained]), np.array([gap]))

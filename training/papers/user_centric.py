@@ -357,7 +357,7 @@ def _forecasts_of_gains(updates: Updates, pages: int) -> dict[str, Floats]:
             state[name][updates.page[rows]] = values
     recent = nth >= count[updates.page] - LAST
     per_cycle = updates.gained / updates.gap
-    forecasts = {name: refresh_value.FORMULAS[name][1](state, 0) for name in ("dq_decay", "dq_last")}
+    forecasts = {name: refresh_value.TERMINALS[name][1](state, 0) for name in ("dq_decay", "dq_last")}
     return {
         f"last {LAST}": mean_by_page(updates.page[recent], per_cycle[recent], pages),
         "decayed": forecasts["dq_decay"],
