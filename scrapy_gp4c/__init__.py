@@ -14,16 +14,18 @@ __version__ = "1.0.0rc1"
 __all__ = ["Addon", "PageChange", "Unchanged", "__version__", "errors", "visit"]
 
 
+_MODULES = {
+    "Addon": "scrapy_gp4c.addon",
+    "PageChange": "scrapy_gp4c.notices.events",
+    "Unchanged": "scrapy_gp4c.crawling.visits",
+    "visit": "scrapy_gp4c.crawling.cycle",
+}
+
+
 def __getattr__(name: str) -> Any:
     # Loaded when first used: `training` and the commands need neither Scrapy's engine nor its reactor.
-    if name == "Addon":
-        return import_module("scrapy_gp4c.addon").Addon
-    if name == "PageChange":
-        return import_module("scrapy_gp4c.notices.events").PageChange
-    if name == "Unchanged":
-        return import_module("scrapy_gp4c.crawling.visits").Unchanged
-    if name == "visit":
-        return import_module("scrapy_gp4c.crawling.cycle").visit
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     if name == "errors":
         return import_module("scrapy_gp4c.errors")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

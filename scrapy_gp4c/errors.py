@@ -1,32 +1,5 @@
 """Errors that scrapy-gp4c raises on bad input, in one tree.
 
-::
-
-    Gp4cError
-    ├── SettingsError (ValueError)
-    ├── ExpressionError (ValueError)
-    ├── ScoreError (ValueError)
-    ├── PolicyError (ValueError)
-    ├── StoreError (OSError)
-    │   ├── StoreInUseError
-    │   ├── StoreDamagedError
-    │   ├── CrawlFailedError
-    │   ├── StoreFullError
-    │   └── SearchIndexError
-    ├── ArchiveError (OSError)
-    ├── HistoryError (ValueError)
-    ├── LearningError (ValueError)
-    │   └── UndecidedError
-    ├── ImportFileError (ValueError)
-    ├── QueryLogError (ValueError)
-    ├── NoticeError (OSError)
-    ├── ClaimFileError (ValueError)
-    ├── FetcherError (RuntimeError)
-    ├── CallbackError (RuntimeError)
-    ├── FetchError
-    ├── ForgetError
-    └── UnknownPageError
-
 A message names the thing that is wrong (a setting, a file and line, a part of an expression), says what was
 expected and what was found, and ends with the remedy.
 """

@@ -85,10 +85,10 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         if response.status >= 500 or response.status == 429:
             wait = response.headers.get("Retry-After")
             self._leave_alone(netloc, f"is answered with status {response.status}", wait)
-            response = response.replace(body=DISALLOW)
+            rules = DISALLOW
         else:
-            response = response.replace(body=rules_of(response))
-        return super()._parse_robots(response, netloc, *request)
+            rules = rules_of(response)
+        return super()._parse_robots(response.replace(body=rules), netloc, *request)
 
     def _leave_alone(self, netloc: str, reason: str, wait: bytes | None) -> None:
         netloc = without_user(netloc)

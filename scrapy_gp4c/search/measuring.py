@@ -1,4 +1,4 @@
-"""Usefulness of texts to queries and quality of a repository (Pandey & Olston 2005, sections 3 and 6.1.3).
+"""Scores of texts for queries, and how often users look at a rank (Pandey & Olston 2005, sections 3, 6.1.3).
 
 The score of a text for a query of terms t is sum_t u(q, t) s(t), and 0 unless every term occurs: s(t) is its
 score for the query of that term alone, u(q, t) the term's share in the query.
@@ -8,9 +8,6 @@ score for the query of that term alone, u(q, t) the term's share in the query.
 * ``bm25``, as Lucene: sum_t idf tf (k1 + 1) / (tf + k1 (1 - b + b length / mean length)), with k1 = 1.2,
   b = 0.75 and idf = ln(1 + (N - df + 0.5) / (df + 0.5)).
 * ``inlinks``: mean over terms of the page's importance, that is this number if all terms occur.
-
-Quality is computed by its definition from tables of scores, plain and exact; `training.replaying.search`
-computes the same for thousands of queries and weeks.
 """
 
 from collections.abc import Callable
@@ -134,34 +131,3 @@ def inspection_sum(last: npt.NDArray[Any]) -> Floats:
     beyond = 2.0 * (_TABLE + 0.5) ** -0.5 - 2.0 * (np.maximum(ranks, _TABLE) + 0.5) ** -0.5
     probability: Floats = (_SUMS[np.minimum(ranks, _TABLE)] + beyond) / ZETA
     return probability
-
-
-def ranks(copies: Floats) -> Floats:
-    """Rank of each page among the results of each query: ``[Q, P]``, infinite where it is no result.
-
-    ``copies``: score of every page's copy, ``[Q, P]``, 0 unless every term occurs. Results are sorted by
-    score, the highest first, then by page number.
-    """
-    order = np.argsort(-copies, axis=1, kind="stable")
-    average = np.empty(copies.shape)
-    np.put_along_axis(average, order, np.arange(1.0, copies.shape[1] + 1)[None, :], axis=1)
-    average[copies <= 0.0] = np.inf
-    return average
-
-
-def usefulness(copies: Floats, live: Floats, frequency: Floats) -> float:
-    """Expected usefulness to users of a search that ranks the copies of pages (equation 3).
-
-    sum_q f_q sum_p I(rank of copy p) S(live p, q). ``copies``, ``live``: scores of the copies and of the live
-    pages, ``[Q, P]``, 0 where a page does not exist; ``frequency``: f, of the queries, ``[Q]``.
-    """
-    return float(frequency @ (inspection(ranks(copies)) * live).sum(axis=1))
-
-
-def quality(copies: Floats, live: Floats, frequency: Floats) -> float:
-    """Search quality of the copies in [0, 1]: their usefulness divided by that of the live pages (eqs. 4, 5).
-
-    Arguments as for `usefulness`; 1 where no page matches any query.
-    """
-    ideal = usefulness(live, live, frequency)
-    return usefulness(copies, live, frequency) / ideal if ideal > 0.0 else 1.0

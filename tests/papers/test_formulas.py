@@ -22,7 +22,7 @@ from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.terminals import STATE
-from scrapy_gp4c.search import measuring
+from tests.support import quality
 from tests.support.policies import Memory
 from training.clustering.clusters import nearest
 from training.evolution.evolve import Evolution, Outcome, Parameters
@@ -340,4 +340,4 @@ def test_the_worked_example_of_table_1() -> None:
         held = scores({page: web[page] if page in refreshed.split() else copies[page] for page in web})
         assert useful(held, live) / ideal == pytest.approx(expected)
         tables = [np.array([[float(score) for score in row]]) for row in (held, live)]
-        assert measuring.quality(*tables, np.ones(1)) == pytest.approx(useful(held, live) / ideal, rel=1e-15)
+        assert quality.quality(*tables, np.ones(1)) == pytest.approx(useful(held, live) / ideal, rel=1e-15)

@@ -13,6 +13,7 @@ from scrapy_gp4c.search import measuring
 from scrapy_gp4c.search.measuring import SCORINGS, Postings
 from scrapy_gp4c.search.queries import parse_query_log, workload
 from scrapy_gp4c.words.tokens import tokens
+from tests.support import quality
 from tests.support.contents import contents_of, random_pages
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory
@@ -134,9 +135,9 @@ def test_quality_of_every_cycle_is_as_defined(tmp_path: Path, scoring: str) -> N
     clicked = np.zeros(contents.history.pages)
     for cycle, live in enumerate(contents.version):
         tables = [scores_of(one, scoring, corpus, versions) for versions in (copies[cycle], live)]
-        assert result[cycle] == pytest.approx(measuring.quality(*tables, LOG.frequency), abs=1e-12)
+        assert result[cycle] == pytest.approx(quality.quality(*tables, LOG.frequency), abs=1e-12)
         if cycle:
-            clicked += LOG.frequency @ measuring.inspection(measuring.ranks(tables[1]))
+            clicked += LOG.frequency @ measuring.inspection(quality.ranks(tables[1]))
     assert result.min() < 1.0
     assert one.quality(contents.version).tolist() == [1.0] * len(result)
     assert one.quality(copies[-2:]).tolist() == pytest.approx(result[-2:].tolist(), abs=1e-15)

@@ -16,8 +16,8 @@ from scrapy_gp4c.search.gains import (
     refit,
     term_impacts,
 )
-from scrapy_gp4c.search.measuring import ZETA, Postings, usefulness
-from tests.support.quality import quality_change
+from scrapy_gp4c.search.measuring import ZETA, Postings
+from tests.support.quality import quality_change, usefulness
 
 SCORES = st.lists(st.integers(1, 400).map(lambda score: score / 8), max_size=40)
 SOME = st.lists(st.integers(1, 400).map(lambda score: score / 8), min_size=1, max_size=40)

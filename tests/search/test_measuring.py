@@ -17,10 +17,8 @@ from scrapy_gp4c.search.measuring import (
     Statistics,
     inspection,
     inspection_sum,
-    quality,
-    usefulness,
 )
-from tests.support.quality import quality_change
+from tests.support.quality import quality, quality_change, usefulness
 
 OCCURRENCES = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 50), st.floats(0.1, 9.0)), max_size=6
