@@ -15,8 +15,9 @@ from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import load as load_score
 from scrapy_gp4c.scoring.functions import of_expression
 from scrapy_gp4c.scoring.named import DEFAULT as DEFAULT_FUNCTION
+from scrapy_gp4c.scoring.named import PURPOSES
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.evolve import Json, Parameters, named_candidates, named_functions, uses_related_pages
+from training.evolution.evolve import Json, Parameters, check_fields, named_functions, uses_related_pages
 from training.evolution.front import GUARD, PREFERENCES
 from training.evolution.selection import GROUPS, GUARDED, RULES, SelectionGoal
 from training.evolution.workers import JackknifeParts, PreparedSplit, load_measure
@@ -85,38 +86,35 @@ class Choices:
         load_measure(self.measure)
         load_policy(self.policy)
         load_score(self.in_use)
-        for name, known in (
-            ("protocol", splits.PROTOCOLS),
-            ("clock", terminals.CLOCKS),
-            ("ties", TIES),
-            ("selection", RULES),
-            ("division", DIVISIONS),
-            ("prefer", PREFERENCES),
-        ):
-            if getattr(self, name) not in known:
-                raise LearningError(
-                    f"{name} must be one of {', '.join(known)}; found {getattr(self, name)!r}"
-                )
+        known = {
+            "protocol": splits.PROTOCOLS,
+            "clock": terminals.CLOCKS,
+            "ties": TIES,
+            "selection": RULES,
+            "division": DIVISIONS,
+            "prefer": PREFERENCES,
+        }
+        check_fields(self, {"seeds": 1, "seed": 0, "warmup": 0}, known)
         if not 0.0 <= self.forget < 1.0:
             raise LearningError(f"forget must be a share from 0 to below 1; found {self.forget}")
         if self.front and self.fitness == GUARD:
             raise LearningError(f"a front is of two objectives, {GUARD} and another; found {GUARD} twice")
-        for name, least in (("seeds", 1), ("seed", 0), ("warmup", 0)):
-            if getattr(self, name) < least:
-                raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
 
     def crawl(self, budget: float | None = None) -> CrawlChoices:
         """Choices of the replayed crawl, with `budget` in place of the one here if it is not None."""
         budget = self.budget if budget is None else budget
         return CrawlChoices(budget, self.warmup, self.ties, self.clock, self.seed, self.policy)
 
-    def split(self, history: ChangeHistory) -> list[splits.HistorySplit]:
+    def split(
+        self, history: ChangeHistory, division: splits.Division | None = None
+    ) -> list[splits.HistorySplit]:
         """Split a history by `protocol`: one training, validation and test split for each fold.
 
-        Raises HistoryError as `splits.protocol_splits` does.
+        ``division``: unit of the splits; None: `divided_by`. Raises HistoryError as `splits.protocol_splits`.
         """
+        division = division or self.divided_by(history)
         return splits.protocol_splits(
-            history, self.protocol, seed=self.seed, warmup=self.warmup, division=self.divided_by(history)
+            history, self.protocol, seed=self.seed, warmup=self.warmup, division=division
         )
 
     def units(self, history: ChangeHistory) -> tuple[splits.Division, ...]:
@@ -142,9 +140,7 @@ class Choices:
 
     def _can_divide(self, history: ChangeHistory, division: splits.Division) -> bool:
         try:
-            parts = splits.protocol_splits(
-                history, self.protocol, seed=self.seed, warmup=self.warmup, division=division
-            )
+            parts = self.split(history, division)
         except HistoryError:
             return False
         budget = metrics.budget_pages(self.budget, history.pages) / history.pages
@@ -181,7 +177,7 @@ class Choices:
         guarded = self.selection == GUARDED
         named: tuple[str, ...] = ()
         if guarded or self.front:
-            named = named_candidates(self.parameters.terminals)
+            named = tuple(dict.fromkeys((*PURPOSES, *named_functions(self.parameters.terminals))))
         elif self.parameters.named_start:
             named = tuple(named_functions(self.parameters.terminals))
         measure = self.measure
@@ -225,9 +221,9 @@ def prepare_splits(
                 f"{history.source}: every page would be visited and there would be nothing to rank"
             )
         budget = metrics.budget_pages(budget, history.pages) / history.pages
-    history_splits = choices.split(history) if history_splits is None else history_splits
-    crawl = choices.crawl(budget)
     unit = unit or choices.divided_by(history)
+    history_splits = choices.split(history, unit) if history_splits is None else history_splits
+    crawl = choices.crawl(budget)
 
     def prepared(history_part: ChangeHistory, name: str) -> PreparedHistory:
         size = f"{history_part.pages:,} pages, {history_part.cycles} cycles"

@@ -169,7 +169,10 @@ def learn_discovery(
         for text, replayed in answers
     ]
     default = next(one for one in candidates if one.text == choices.default)
-    best = min(candidates, key=partial(_order, default=choices.default))
+    best = min(
+        candidates,
+        key=lambda one: (-one.selected, one.text != choices.default, len(parse(one.text).tokens), one.text),
+    )
     return LearnedDiscovery(best, default, len(known), ends)
 
 
@@ -201,11 +204,6 @@ def learn_jointly(
         if texts == [replace(one, crawl=crawl).default for one in choices]:
             break
     return list(learned.values())
-
-
-def _order(candidate: DiscoveryCandidate, default: str) -> tuple[float, bool, int, str]:
-    text = candidate.text
-    return -candidate.selected, text != default, len(parse(text).tokens), text
 
 
 def _ends(grown: GrowthHistory, warmup: int) -> tuple[int, int]:
@@ -282,8 +280,8 @@ def write_discovery(
         choices.clock,
         FITNESS,
         {
-            growth_part: {FITNESS: getattr(best, growth_part)}
-            for growth_part in ("training", "validation", "test")
+            split_name: {FITNESS: getattr(best, split_name)}
+            for split_name in ("training", "validation", "test")
         },
         "training + validation",
         choices.seed,

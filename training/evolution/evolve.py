@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -30,7 +30,7 @@ from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression, Token, check_terminals, parse
 from scrapy_gp4c.scoring.functions import load
-from scrapy_gp4c.scoring.named import NAMED, PURPOSES
+from scrapy_gp4c.scoring.named import NAMED
 from scrapy_gp4c.scoring.sizes import UNSIZED
 
 
@@ -44,14 +44,6 @@ def named_functions(names: Collection[str]) -> dict[str, str]:
     """Named functions that need no terminals but `names`: name -> canonical text."""
     forms = {name: _form(name, names) for name in NAMED}
     return {name: form.text for name, form in forms.items() if {*form.terminals} <= {*names}}
-
-
-def named_candidates(names: Collection[str]) -> tuple[str, ...]:
-    """Named functions that compete with evolved ones in the selection.
-
-    They are the functions of `scrapy_gp4c.scoring.named.PURPOSES` and all whose terminals are in `names`.
-    """
-    return tuple(dict.fromkeys((*PURPOSES, *named_functions(names))))
 
 
 def named_expression(text: str) -> Expression:
@@ -314,35 +306,27 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
 
     def __init__(self, nodes: Sequence[Any], fitness: float = math.nan) -> None:
         super().__init__(nodes)
-        self.fitness = fitness
-        self._depth = 0
-        self._expression: Expression | None = None
-        self._form: Expression | None = None
         if isinstance(nodes, Individual):
-            self._depth, self._expression, self._form = nodes._depth, nodes._expression, nodes._form
+            self.__dict__.update(nodes.__dict__)
+        self.fitness = fitness
 
     def __setitem__(self, index_or_slice: Any, nodes: Any) -> None:
         super().__setitem__(index_or_slice, nodes)
-        self._depth, self._expression, self._form = 0, None, None
+        for name in ("depth", "expression", "form"):
+            self.__dict__.pop(name, None)
 
-    @property
+    @cached_property  # a child's depth is read twice: when it is made, and as a mate
     def depth(self) -> int:
         """Nodes on the longest path from the root."""
-        if not self._depth:  # a child's depth is read twice: when it is made, and as a mate
-            self._depth = self.height + 1
-        return self._depth
+        return int(self.height) + 1
 
-    @property
+    @cached_property
     def expression(self) -> Expression:
-        if self._expression is None:
-            self._expression = expression_of(self)
-        return self._expression
+        return expression_of(self)
 
-    @property
+    @cached_property
     def form(self) -> Expression:
-        if self._form is None:
-            self._form = canonical(self.expression)
-        return self._form
+        return canonical(self.expression)
 
 
 def primitive_set(
@@ -420,24 +404,11 @@ def crossover(one: Individual, other: Individual, rng: random.Random, limit: int
     """
     for _ in range(ATTEMPTS):
         child = Individual(one)
-        index_or_slice = one.searchSubtree(rng.randrange(len(one)))
-        child[index_or_slice] = other[other.searchSubtree(rng.randrange(len(other)))]
+        place = one.searchSubtree(rng.randrange(len(one)))
+        child[place] = other[other.searchSubtree(rng.randrange(len(other)))]
         if child.depth <= limit:
             return child
     return Individual(one, one.fitness)
-
-
-def _ends(tree: Sequence[Any]) -> list[int]:
-    """For every node of a prefix list, the index behind the subtree that it begins."""
-    ends = [0] * len(tree)
-    stack: list[int] = []
-    for index in range(len(tree) - 1, -1, -1):
-        end = index + 1
-        for _ in range(tree[index].arity):
-            end = stack.pop()
-        ends[index] = end
-        stack.append(end)
-    return ends
 
 
 def swap(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limit: int) -> Individual:
@@ -445,7 +416,7 @@ def swap(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limi
 
     Returns `tree` itself where none was drawn within the depth `limit`.
     """
-    ends = _ends(tree)
+    ends = [tree.searchSubtree(index).stop for index in range(len(tree))]
     for _ in range(ATTEMPTS):
         first = rng.randrange(len(tree))
         others = [j for j in range(len(tree)) if j >= ends[first] or ends[j] <= first]
@@ -463,11 +434,10 @@ def swap(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limi
 def subtree(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limit: int) -> Individual:
     """Mutation: replace a random subtree by a new random tree that fits the depth limit (journal 4.1)."""
     index = rng.randrange(len(tree))
-    ends = _ends(tree)
-    above = sum(ends[j] > index for j in range(index))
+    above = sum(tree.searchSubtree(j).stop > index for j in range(index))
     child = Individual(tree)
     with drawing_from(rng):
-        child[slice(index, ends[index])] = gp.genGrow(primitives, 0, min(limit - above, Depths().last) - 1)
+        child[tree.searchSubtree(index)] = gp.genGrow(primitives, 0, min(limit - above, Depths().last) - 1)
     return child
 
 
@@ -543,6 +513,16 @@ UNIQUE_ATTEMPTS: Final = 50
 """Draws for a new member of the initial population before a repeated one is accepted."""
 
 
+def check_fields(values: Any, least: Mapping[str, int], known: Mapping[str, Collection[str]]) -> None:
+    """Raise LearningError for a field below its least value, or that is none of the known ones."""
+    for name, number in least.items():
+        if getattr(values, name) < number:
+            raise LearningError(f"{name} must be at least {number}; found {getattr(values, name)}")
+    for name, names in known.items():
+        if getattr(values, name) not in names:
+            raise LearningError(f"{name} must be one of {', '.join(names)}; found {getattr(values, name)!r}")
+
+
 @dataclass(frozen=True)
 class Parameters:
     """Parameters of evolution; the defaults are those of journal section 5.2 and thesis 4.4.
@@ -570,23 +550,15 @@ class Parameters:
     terminal describes related pages."""
 
     def __post_init__(self) -> None:
-        lowest = {"population": 2, "generations": 1, "tournament": 1, "elite": 0, "best_count": 1}
-        for name, least in lowest.items():
-            if getattr(self, name) < least:
-                raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
+        check_fields(
+            self,
+            {"population": 2, "generations": 1, "tournament": 1, "elite": 0, "best_count": 1},
+            {"operators": OPERATORS, "protected_division": QUOTIENTS, "start": STARTS},
+        )
         if self.elite >= self.population:
             raise LearningError(
                 f"the elite ({self.elite}) must be smaller than the population ({self.population})"
             )
-        for name, known in (
-            ("operators", tuple(OPERATORS)),
-            ("protected_division", tuple(QUOTIENTS)),
-            ("start", STARTS),
-        ):
-            if getattr(self, name) not in known:
-                raise LearningError(
-                    f"{name} must be one of {', '.join(known)}; found {getattr(self, name)!r}"
-                )
         if not (math.isfinite(self.parsimony) and self.parsimony >= 0):
             raise LearningError(f"parsimony must be a number from 0 on; found {self.parsimony}")
         if not self.terminals:

@@ -228,8 +228,8 @@ class TextFitness:
 
 def _outcome(values: Values) -> Outcome:
     behaviour = hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest()
-    first, *without_group = np.atleast_1d(values.mean(axis=-1)).tolist()
-    return Outcome(first, behaviour, *without_group)
+    first, *second = np.atleast_1d(values.mean(axis=-1)).tolist()
+    return Outcome(first, behaviour, *second)
 
 
 T = TypeVar("T")
