@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.common import machine, printed, verdict
+from benchmarks.common import exit_code, machine, printed, verdict
 from scrapy_gp4c.page_state.groupings import PageGroups
 from scrapy_gp4c.words.descriptions import MOST_TERMS, describe
 from tests.support.linked import write_linked
@@ -46,17 +46,17 @@ PAGES: Final = 200
 """Number of pages of a generated file."""
 
 
-def told_by(contents: ContentHistory) -> dict[str, PageFeatures]:
+def features_by_words(contents: ContentHistory) -> dict[str, PageFeatures]:
     """Features that cluster the pages, by the words that are read."""
     history, texts = contents.history, contents.texts_at(0)
     known = [text or "" for text in texts]
-    links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
+    links = links_of(history, texts)
     all_words = PageFeatures(addresses_of(history), counted_words(known), counts_of(known), links)
     sketched: Any = sketched_words([describe(text, [], 0, 0) for text in known])
     return {"all words": all_words, f"sketches of {MOST_TERMS}": all_words._replace(terms=sketched)}
 
 
-def found_by(contents: ContentHistory, pages: PageFeatures, clusterings: int, seeds: int) -> list[float]:
+def change_rates(contents: ContentHistory, pages: PageFeatures, clusterings: int, seeds: int) -> list[float]:
     """Change rate of ``cb(in_flight=1)`` with each of several clusterings."""
     history = coarsened(contents, TYPICAL.weeks)
     crawl = CrawlChoices(TYPICAL.budget, warmup=0, seed=1)
@@ -81,12 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         contents = read_contents(options.contents or write_linked(Path(folder, "contents.jsonl"), PAGES))
     means = []
-    for name, pages in told_by(contents).items():
-        rates = found_by(contents, pages, options.clusterings, options.seeds)
+    for name, pages in features_by_words(contents).items():
+        rates = change_rates(contents, pages, options.clusterings, options.seeds)
         print(f"{POLICY} by {name}: {', '.join(f'{rate:.3f}' for rate in rates)}; mean {np.mean(rates):.4f}")
         means.append(printed(float(np.mean(rates)), ".4f"))
     full, sketched = means
-    return 0 if verdict("lost by sketches", full - sketched, MOST_LOST, at_least=False) else 1
+    return exit_code(verdict("lost by sketches", full - sketched, MOST_LOST, at_least=False))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.sketches import main, told_by
+from benchmarks.sketches import features_by_words, main
 from tests.support.linked import write_linked
 from training.clustering.clusters import FEATURES, cluster, group_pages
 from training.histories.contents import read_contents
@@ -14,7 +14,7 @@ def test_sketches_are_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     """By all words the clusters are those of `training.cluster`; the exit code is that of the verdict."""
     path = write_linked(tmp_path / "contents.jsonl", pages=40)
     contents = read_contents(path)
-    by_words = next(iter(told_by(contents).values()))
+    by_words = next(iter(features_by_words(contents).values()))
     label, order = cluster(by_words, 4, FEATURES, 0)
     groups = group_pages(contents, 4)
     assert label.tolist() == groups.cluster.tolist()

@@ -7,12 +7,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from training.histories.history import ChangeHistory
 from training.histories.links import links_of
 
 
 def linked(texts: dict[str, str | None], sites: list[int] | None = None) -> list[tuple[int, int]]:
     """Numbers of linking and linked page; ``texts``: name -> text."""
-    links = links_of(sites or [0] * len(texts), list(texts), list(texts.values()))
+    site = np.array(sites or [0] * len(texts), np.int32)
+    history = ChangeHistory(np.zeros((2, len(texts)), np.bool_), site, page_names=list(texts))
+    links = links_of(history, list(texts.values()))
     assert links.pages == len(texts)
     assert links.source.dtype == links.target.dtype == np.intp
     return [*zip(links.source.tolist(), links.target.tolist(), strict=True)]

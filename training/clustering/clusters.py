@@ -20,6 +20,7 @@ from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
 from scrapy_gp4c.scoring import rates
+from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.words.descriptions import Description, link_hash, unpack
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory, addresses_of, depth_of, domain_of
@@ -83,7 +84,7 @@ def group_texts(
 ) -> PageGroups:
     """Cluster pages as `group_pages` does, by ``texts``, ``[P]``; None: no text."""
     history = contents.history
-    links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
+    links = links_of(history, texts)
     known = [text or "" for text in texts]
     page_features = PageFeatures(addresses_of(history), counted_words(known), counts_of(known), links)
     label, order = cluster(page_features, clusters, features, seed)
@@ -266,8 +267,6 @@ def read_copies(path: Path) -> StoredCopies:
 
     A description is the packed words of a copy. Raises HistoryError for no store, or a damaged one.
     """
-    from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
-
     try:
         with open_store(path, readonly=True) as store:
             urls = PackedNames()

@@ -17,7 +17,7 @@ from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between, flipped_between
-from scrapy_gp4c.store.opening import Store
+from scrapy_gp4c.store.opening import Store, open_store
 from training.histories.claims import of_crawl
 from training.histories.history import NOW_AND_THEN, ChangeHistory, known_or_none, weights_or_none
 from training.histories.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
@@ -163,8 +163,6 @@ def read_with_report(
     ``max_errors``: cycles without an outcome that a page may have; ``partial``: admit also pages that were
     visited now and then. Raises HistoryError for a directory that is no store, or whose store has no history.
     """
-    from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
-
     try:
         with open_store(path, readonly=True) as store:
             return _read(path, store, max_errors, partial)
@@ -193,10 +191,8 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Cha
         return positions[np.argsort(key[outcomes.page[positions]])]
 
     complete = in_order(candidates[~late & (lost <= max_errors)])
-    observed, changed_when_observed = (
-        outcomes.judged[cycles][:, complete],
-        outcomes.changed[cycles][:, complete],
-    )
+    observed = outcomes.judged[cycles][:, complete]
+    changed_when_observed = outcomes.changed[cycles][:, complete]
     known = int(np.count_nonzero(unchanged_gaps(changed_when_observed, observed)))
     changed, guessed = fill_lost_cycles(changed_when_observed, observed)
     admitted = np.empty(0, np.intp)

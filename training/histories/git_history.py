@@ -198,7 +198,7 @@ def printable(path: bytes) -> bytes:
 
 
 def _text(path: bytes) -> str:
-    return path.decode("utf-8", "surrogateescape")
+    return path.decode("utf-8", UNDECODED)
 
 
 def utc(time_s: int | np.int64) -> str:

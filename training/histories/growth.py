@@ -18,7 +18,7 @@ from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between, flipped_between
 from scrapy_gp4c.store.history_fields import is_header
-from scrapy_gp4c.store.opening import Store
+from scrapy_gp4c.store.opening import Store, import_history, open_store
 from training.histories.claims import of_crawl
 from training.histories.formats import (
     ArrayHeader,
@@ -130,8 +130,6 @@ def read_export_growth(path: Path) -> GrowthHistory:
 
     Raises HistoryError for a line that is no export's, and for pages that were visited now and then.
     """
-    from scrapy_gp4c.store.opening import import_history  # needs lmdb; only a store does
-
     numbers = itertools.count(1)
     try:
         with tempfile.TemporaryDirectory() as directory, opened(path) as file:
@@ -150,8 +148,6 @@ def read_store_growth(path: Path, source: str | None = None) -> GrowthHistory:
     A page's birth is the cycle in which the crawl found it. Cycle c of the crawl is c - 1 of the history.
     ``source``: name in messages. Raises HistoryError for no store, or pages visited now and then.
     """
-    from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
-
     try:
         with open_store(path, readonly=True) as store:
             return _growth_of(store, source or str(path))

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from scrapy_gp4c.page_state.groupings import Links
+from training.histories.history import ChangeHistory
 
 _LINK: Final = re.compile(
     r"(?:\[([^\[\]]{0,1000}))?\]\(\s*<?([^)\s>]+)"
@@ -23,20 +24,19 @@ _ENDINGS: Final = (".md", ".mdx", ".rst", ".txt", ".html", ".markdown")
 _INDEXES: Final = ("index", "_index", "readme")
 
 
-def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | None]) -> Links:
+def links_of(history: ChangeHistory, texts: Sequence[str | None]) -> Links:
     """Find links between pages of one site, each once, none from a page to itself: see `link_texts`."""
-    pairs = np.array(list(link_texts(sites, pages, texts)), np.intp).reshape(-1, 2)
-    return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), len(pages))
+    pairs = np.array(list(link_texts(history, texts)), np.intp).reshape(-1, 2)
+    return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), history.pages)
 
 
-def link_texts(
-    sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | None]
-) -> dict[tuple[int, int], list[str]]:
+def link_texts(history: ChangeHistory, texts: Sequence[str | None]) -> dict[tuple[int, int], list[str]]:
     """Find links within sites: (position of the linking page, of the linked page), ascending -> link texts.
 
     A link leads to the page beside the one that has it, below that one as a directory, or from the root or
     its folder ``docs``: the first of these that exists, whatever the ending. Images count as links.
     """
+    sites, pages = history.site.tolist(), list(history.page_names or ())
     known: dict[tuple[int, str], int] = {}
     for number, (site, page) in enumerate(zip(sites, pages, strict=True)):
         known.setdefault((site, _name(page)), number)

@@ -310,10 +310,8 @@ def _by_cycle(page: Ints, offset: Floats, pairs: list[Floats], cycle_days: float
     time = np.concatenate(
         [begin + np.cumsum(visits[:, 0]) for begin, visits in zip(offset, pairs, strict=True)]
     )
-    cycle, first = (
-        np.floor(time / cycle_days).astype(np.int64),
-        np.floor(offset / cycle_days).astype(np.int64),
-    )
+    cycle = np.floor(time / cycle_days).astype(np.int64)
+    first = np.floor(offset / cycle_days).astype(np.int64)
     before = np.concatenate(([0], cycle[:-1]))
     starts = np.concatenate(([0], np.cumsum(count)[:-1]))
     before[starts] = first

@@ -13,6 +13,7 @@ from scrapy_gp4c.foreign_text import counted
 from training.histories import claims
 from training.histories.contents import ContentHistory, has_contents, read_contents
 from training.histories.formats import read_file
+from training.histories.from_store import read_with_report
 from training.histories.history import ChangeHistory
 from training.histories.offset_history import DAY_S, MAX_PAGES, is_offset_history, read_offset_history
 
@@ -38,8 +39,6 @@ def read_history(path: str | Path, cycle_s: int | None = None, max_pages: int | 
             "has the cycles that were recorded (--every takes several as one)"
         )
     if path.is_dir():
-        from training.histories.from_store import read_with_report  # needs lmdb; a history file does not
-
         history, report = read_with_report(path)
         report.log()
         return history

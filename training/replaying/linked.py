@@ -20,7 +20,7 @@ def growth_of_contents(contents: ContentHistory, log: Workload | None = None) ->
     that link to it. ``log``: queries, for anchors (see `LINK`). Raises HistoryError for no links.
     """
     history = contents.history
-    texts = link_texts(history.site.tolist(), list(history.page_names or ()), contents.texts_at(0))
+    texts = link_texts(history, contents.texts_at(0))
     if not texts:
         raise HistoryError(
             f"no text of {history.source} in cycle 0 links to another page of its site: expected contents "

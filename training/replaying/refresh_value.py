@@ -28,7 +28,7 @@ from training.replaying.search import Corpus, VersionSearch, count, search
 def link_importance(contents: ContentHistory) -> npt.NDArray[np.float64]:
     """Importance by links: 1 + pages of the same site that link to each page in cycle 0, ``[P]``."""
     history = contents.history
-    links = links_of(history.site.tolist(), list(history.page_names or ()), contents.texts_at(0))
+    links = links_of(history, contents.texts_at(0))
     return np.bincount(links.target, minlength=history.pages).astype(np.float64) + 1.0
 
 
