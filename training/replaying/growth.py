@@ -271,10 +271,8 @@ class GrowthReplay:
         visited = np.sort(np.concatenate((chosen, self._beside)))
         brought = self._discover(np.concatenate((chosen, self._beside, planned)), planned, exists)
         changed_pages = chosen[self._outdated[chosen]]
-        changed, weight = (
-            len(changed_pages),
-            math.ldexp(float(self._weights.fixed[changed_pages].sum()), -self._weights.bits),
-        )
+        changed = len(changed_pages)
+        weight = math.ldexp(float(self._weights.fixed[changed_pages].sum()), -self._weights.bits)
         self._observe(visited, brought, known_before)
         fixed = self._weights.fixed
         current = fixed[self.known & ~self._outdated].sum() / max(1, fixed[exists].sum())

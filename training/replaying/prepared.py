@@ -331,8 +331,8 @@ class PreparedHistory:
         return {name: everything[name] for name in columns}
 
 
-_KEPT: Final[weakref.WeakValueDictionary[int, ChangeHistory]] = weakref.WeakValueDictionary()
-_PREPARED: Final[dict[int, dict[tuple[CrawlChoices, type], PreparedHistory]]] = {}
+PreparedChoices = dict[tuple[CrawlChoices, type], PreparedHistory]
+_PREPARED: Final[weakref.WeakKeyDictionary[ChangeHistory, PreparedChoices]] = weakref.WeakKeyDictionary()
 KEEP: Final = 8
 """Number of prepared histories that are cached per history, the last ones used.
 
@@ -359,12 +359,7 @@ def prepare(
 def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
     """Prepare a history for replays of `crawl`; results are cached as by `prepare`."""
     choice = crawl._replace(clock=None, policy=""), type(crawl.budget)  # the budget 1 is a page, 1.0 all
-    key = id(history)
-    if _KEPT.get(key) is not history:
-        _KEPT[key] = history
-        _PREPARED[key] = {}
-        weakref.finalize(history, _PREPARED.pop, key, None)
-    cached = _PREPARED[key]
+    cached = _PREPARED.setdefault(history, {})
     prepared = cached.pop(choice, None) or _arrange(history, crawl)
     while len(cached) >= KEEP:
         cached.pop(next(iter(cached)))
