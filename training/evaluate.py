@@ -26,6 +26,7 @@ from training.clustering.clusters import CLUSTERS, RecordedCycles, group_texts, 
 from training.comparing.evaluation import (
     DEFAULT_SCORES,
     EVERY,
+    contenders,
     contest,
     costs,
     cycles_of,
@@ -233,15 +234,15 @@ def main(arguments: Sequence[str] | None) -> None:
 
 def _evaluate(args: argparse.Namespace, history: ChangeHistory, first_cycle: int) -> None:
     named = names(history) if args.all else ()
-    scores, policies = what = contest(history, named, args.score or (), args.policy, args.in_use)
+    scores, policies = contest(history, named, args.score or (), args.policy, args.in_use)
     only = policies[0] if len(policies) == 1 and not is_oracle_baseline(policies[0]) else None
     crawl = _crawl(args, only)
     if args.rules is not None:
         crawl = crawl._replace(rules=read_rules_file(args.rules, args.cycles_a_day))
-    with progress(Console(stderr=True), len(what.contenders(crawl)) * args.seeds) as advance:
-        one = partial(evaluate, weighted=args.weighted, by_time=args.cost == "time")
-        run = partial(leaderboard, seeds=args.seeds) if args.board else one
-        compared = run(history, scores, crawl, policies=policies, first_cycle=first_cycle, advance=advance)
+    with progress(Console(stderr=True), len(contenders(scores, policies, crawl)) * args.seeds) as advance:
+        evaluate_once = partial(evaluate, weighted=args.weighted, by_time=args.cost == "time")
+        judge = partial(leaderboard, seeds=args.seeds) if args.board else evaluate_once
+        compared = judge(history, scores, crawl, policies=policies, first_cycle=first_cycle, advance=advance)
     evaluations = compared.evaluations if isinstance(compared, Leaderboard) else [compared]
     if args.json:
         write_json(args.json, compared.to_json())

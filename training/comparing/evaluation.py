@@ -43,32 +43,26 @@ class Contender(NamedTuple):
     """Text of the policy; None for the oracle and baselines."""
 
 
-class Contest(NamedTuple):
-    """Score functions and policies to evaluate side by side."""
+def contenders(scores: Sequence[str], policies: Sequence[str], crawl: CrawlChoices) -> list[Contender]:
+    """Combine every score function with every policy that uses one; other policies stand alone.
 
-    scores: Sequence[str]
-    policies: Sequence[str] = ()
-    """Texts of policies; empty: every score function is replayed under its own, or the crawl's policy."""
-
-    def contenders(self, crawl: CrawlChoices = DEFAULTS) -> list[Contender]:
-        """Combine every score function with every policy that uses one; other policies stand alone.
-
-        Raises ScoreError, ExpressionError or PolicyError for what cannot be read.
-        """
-        timed = [peer for text in self.policies if (peer := load_oracle_baseline(text))]
-        choices = [load_policy(text) for text in self.policies if not is_oracle_baseline(text)]
-        by_score: list[str | None] = [one.text for one in choices if one.scored]
-        several = []
-        for text in self.scores:
-            function = load(text, crawl.clock)
-            if not isinstance(function, ScoreFunction):
-                several.append(Contender(text, function, None))
-                continue
-            for policy in by_score or [None if timed else crawl.policy]:
-                row = f"{text}{UNDER}{policy}" if len(by_score) > 1 else text
-                several.append(Contender(row, function, policy or policy_of(function)))
-        several += [Contender(one.text, one, None) for one in timed]
-        return several + [Contender(one.text, None, one.text) for one in choices if not one.scored]
+    ``policies``: texts; empty: every score function is replayed under its own, or the crawl's policy. Raises
+    ScoreError, ExpressionError or PolicyError for what cannot be read.
+    """
+    timed = [peer for text in policies if (peer := load_oracle_baseline(text))]
+    choices = [load_policy(text) for text in policies if not is_oracle_baseline(text)]
+    by_score: list[str | None] = [one.text for one in choices if one.scored]
+    several = []
+    for text in scores:
+        function = load(text, crawl.clock)
+        if not isinstance(function, ScoreFunction):
+            several.append(Contender(text, function, None))
+            continue
+        for policy in by_score or [None if timed else crawl.policy]:
+            row = f"{text}{UNDER}{policy}" if len(by_score) > 1 else text
+            several.append(Contender(row, function, policy or policy_of(function)))
+    several += [Contender(one.text, one, None) for one in timed]
+    return several + [Contender(one.text, None, one.text) for one in choices if not one.scored]
 
 
 def contest(
@@ -77,8 +71,8 @@ def contest(
     scores: Sequence[str],
     policies: Sequence[str],
     in_use: str | None = None,
-) -> Contest:
-    """Make the `Contest` of a command line, of score functions and policies.
+) -> tuple[list[str], list[str]]:
+    """Score functions and policies that a command line evaluates side by side.
 
     ``in_use``: the crawl's function; ``named``: functions that an option such as ``--all`` stands for.
     Without ``named`` and ``scores``: those of `DEFAULT_SCORES` that can be replayed, if a policy needs one.
@@ -89,7 +83,7 @@ def contest(
     first = [] if in_use is None else [in_use]
     usual = [] if alone else [text for text in DEFAULT_SCORES if can_replay(history, load(text))]
     scores_of_all = (*named, *scores) or usual
-    return Contest([*dict.fromkeys((*first, *scores_of_all))], texts)
+    return [*dict.fromkeys((*first, *scores_of_all))], texts
 
 
 def _known(history: ChangeHistory) -> list[str]:
@@ -204,11 +198,11 @@ def evaluate(
 ) -> Evaluation:
     """Replay score functions, and policies that need none, on a history, and take the means of metrics.
 
-    ``policies``: see `Contest`; ``weighted``: compute the weighted NDCG too; ``by_time``: also changes per
+    ``policies``: see `contenders`; ``weighted``: compute the weighted NDCG too; ``by_time``: also changes per
     second; ``first_cycle``: number of the history's first cycle in its file; ``advance`` is called after
     each replay. Raises HistoryError, ScoreError, ExpressionError or PolicyError, before any replay if it can.
     """
-    several = Contest(scores, policies).contenders(crawl)
+    several = contenders(scores, policies, crawl)
     default_policy = crawl.policy or policy_of(None)
     results = []
     prepared = prepare_for(history, crawl)

@@ -25,6 +25,7 @@ from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import functions, ranking
 from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.records import CycleRecord
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import named_expression
@@ -356,8 +357,6 @@ def in_use(path: Path, store: Path) -> ScoreFunction:
 
 
 def _last_record(path: Path) -> CycleRecord | None:
-    from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
-
     if not path.is_dir():
         return None
     try:
@@ -404,7 +403,7 @@ def promote(
         str(decision),
         f"written to {path}" if decision.promoted else f"{path} is as it was",
     ):
-        _print_line(console, line)
+        console.out(line, highlight=False)
     return PROMOTED if decision.promoted else KEPT
 
 
@@ -417,9 +416,9 @@ def budget_of_crawl(source: Path, otherwise: float, console: Console) -> float:
     if not plan.get("ranked") or plan["ranked"] == plan["rankable"]:
         return otherwise
     share = float(plan["ranked"] / plan["rankable"])
-    _print_line(
-        console,
+    console.out(
         f"budget: {share:.3g} of the pages, as the crawl's newest cycle chose of those it ranked (--budget)",
+        highlight=False,
     )
     return share
 
@@ -435,9 +434,5 @@ def policy_of_crawl(source: Path, console: Console) -> str:
     except PolicyError as error:
         raise PolicyError(f"the newest cycle of {source}: {error}; give it with --policy") from None
     if text != TOP_K.text:
-        _print_line(console, f"policy: {text}, as in the crawl's newest cycle (--policy)")
+        console.out(f"policy: {text}, as in the crawl's newest cycle (--policy)", highlight=False)
     return text
-
-
-def _print_line(console: Console, line: str) -> None:
-    console.out(line, highlight=False)
