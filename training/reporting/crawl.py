@@ -78,7 +78,13 @@ def new_pages_section(path: Path) -> Section | None:
     every = np.arange(2, cycles + 1)
     section.blocks += _charts(new_pages, every)
     rows: list[list[str | Markup]] = [
-        [one.url, f"{one.brought:,}", f"{one.hub_visits:,}", shown(one.rate, False, 0), f"{one.last_cycle}"]
+        [
+            one.url,
+            f"{one.brought:,}",
+            f"{one.hub_visits:,}",
+            shown(one.rate, percent=False, digits=0),
+            f"{one.last_cycle}",
+        ]
         for one in new_pages.bringers
     ]
     if rows:
@@ -92,7 +98,7 @@ def _lead(new_pages: NewPages) -> Markup:
     known = new_pages.delay[new_pages.delay != UNKNOWN]
     lead = Markup("{} known after the first cycle, {} of them on visits to {}.").format(
         counted(len(new_pages.entered), "page became", "pages became"),
-        shown(float(new_pages.by_hub.mean()), True),
+        shown(float(new_pages.by_hub.mean()), percent=True),
         defined("hub"),
     )
     if len(known):
@@ -208,7 +214,7 @@ def hints_section(path: Path) -> Section | None:
         right = (claimed_changed + silent) / visits[row, one]
         of_claimed, of_silent = _of(claimed_changed, claimed), _of(silent_changed, silent)
         holds = "yes" if trusted[row, one] else "no"
-        listed.append([name, hints.KINDS[one], holds, shown(right, True), of_claimed, of_silent])
+        listed.append([name, hints.KINDS[one], holds, shown(right, percent=True), of_claimed, of_silent])
     section = Section("What sites say of their pages")
     section.lead = Markup("{} of {} {} hold: where they claim a change, visits find one more often.").format(
         f"{int(trusted[where, kind].sum()):,}", f"{len(where):,}", defined("hint", "hints")
@@ -227,7 +233,7 @@ def hints_section(path: Path) -> Section | None:
 
 def _of(changed: float, unchanged: float) -> str:
     visits = changed + unchanged
-    return f"{shown(changed / visits, True, 0)} of {visits:,.1f}" if visits else "–"
+    return f"{shown(changed / visits, percent=True, digits=0)} of {visits:,.1f}" if visits else "–"
 
 
 SHOWN: Final = 10
@@ -355,9 +361,9 @@ def weighted_section(path: Path) -> Section | None:
         "{} of the weight of what was visited, and was {} of it by number ({})."
     ).format(
         f"{weighted.others:,}",
-        shown(weighted.rate(every, weighted=True), False),
-        shown(weighted.share(every), True),
-        shown(weighted.rate(every, weighted=False), True),
+        shown(weighted.rate(every, weighted=True), percent=False),
+        shown(weighted.share(every), percent=True),
+        shown(weighted.rate(every, weighted=False), percent=True),
         defined("change_rate"),
     )
     lines = [
@@ -525,9 +531,9 @@ def crawl_page(path: Path) -> ReportPage:
         headline = "of the visits that the score function chose found a change."
         panel = story.rate(slice(None), ("panel",))
         if not math.isnan(yardstick := _random_rate(story)):
-            headline += f" Visiting at random would have found {shown(yardstick, True)}."
+            headline += f" Visiting at random would have found {shown(yardstick, percent=True)}."
         elif not math.isnan(panel):
-            headline += f" Of the panel, a random share of all pages, {shown(panel, True)} did."
+            headline += f" Of the panel, a random share of all pages, {shown(panel, percent=True)} did."
         else:
             headline += " GP4C_PANEL = 0.05 would tell what visits at random find."
     optional_sections = (section(path) for section in PARTS)
@@ -548,7 +554,7 @@ def crawl_page(path: Path) -> ReportPage:
         Card("visits", f"{visits:,}", [f"{judged:,} of them judged"]),
         Card(
             "change_rate",
-            shown(story.rate(slice(None)), True),
+            shown(story.rate(slice(None)), percent=True),
             [f"over all visits: {counted(changed, 'change')} in {counted(judged, 'judged visit')}"],
         ),
     ]
@@ -568,7 +574,7 @@ def crawl_page(path: Path) -> ReportPage:
     return ReportPage(
         f"Crawl “{Path(story.path).name}”",
         headline,
-        shown(rate, True),
+        shown(rate, percent=True),
         "visited pages that had changed / visited pages with a known outcome",
         cards,
         [*sections, _outcomes(story), _hosts(story)],
@@ -641,8 +647,8 @@ def _cycles(story: Story) -> Section:
                 _count(record.get("planned")),
                 f"{int(counts.sum()):,}",
                 f"{int(counts[:, CHANGED].sum()):,}",
-                shown(story.rate(i), True),
-                shown(story.rate(i, CHOSEN), True),
+                shown(story.rate(i), percent=True),
+                shown(story.rate(i, CHOSEN), percent=True),
             ]
         )
     head = [
@@ -691,7 +697,7 @@ def _score(story: Story) -> Section:
             used.append((function, cycle, cycle))
     if len(used) > 1:
         rows = [
-            [function, f"{first}–{end}", shown(story.rate(slice(first - 1, end), CHOSEN), True)]
+            [function, f"{first}–{end}", shown(story.rate(slice(first - 1, end), CHOSEN), percent=True)]
             for function, first, end in used
         ]
         head = ["score function", "cycles", Markup("{} of chosen visits").format(defined("change_rate"))]
@@ -705,7 +711,7 @@ def _outcomes(story: Story) -> Section:
     rows = []
     for name, pages in story.last_outcomes.items():
         count = int(visits[OUTCOMES.index(name)]) if name in OUTCOMES else None
-        share = "–" if count is None else shown(count / total, True)
+        share = "–" if count is None else shown(count / total, percent=True)
         rows.append([name.replace("_", " "), _count(count), share, f"{pages:,}"])
     head = [defined("outcome", "outcome"), "visits", "share of visits", "pages whose last visit ended so"]
     return Section("Pages and visits by outcome", "", [table(head, rows)])
@@ -722,7 +728,7 @@ def _hosts(story: Story) -> Section:
     for host in measured[:SLOWEST]:
         median_ms, high_ms = np.percentile(host.latencies_ms, (50, 95))
         judged, failed = (int(host.outcomes[list(codes)].sum()) for codes in (JUDGED, FAILED))
-        rate = shown(host.outcomes[CHANGED] / judged, True) if judged else "–"
+        rate = shown(host.outcomes[CHANGED] / judged, percent=True) if judged else "–"
         counts = (host.pages, int(host.outcomes.sum()), failed)
         latencies = [f"{median_ms:,.0f} ms", f"{high_ms:,.0f} ms"]
         rows.append([host.name, *latencies, *(f"{count:,}" for count in counts), rate])

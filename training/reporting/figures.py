@@ -76,7 +76,7 @@ class Chart(NamedTuple):
 
     def text(self, value: float, digits: int = 1) -> str:
         """Text of a value of this chart for people."""
-        return f"{value:,.0f}" if self.counts else shown(value, self.percent, digits)
+        return f"{value:,.0f}" if self.counts else shown(value, percent=self.percent, digits=digits)
 
 
 def plain_line(name: str, values: Sequence[float] | npt.NDArray[np.float64]) -> Line:
@@ -84,7 +84,7 @@ def plain_line(name: str, values: Sequence[float] | npt.NDArray[np.float64]) -> 
     return Line(name, [float(value) for value in values], [math.nan] * len(values))
 
 
-def shown(value: float, percent: bool, digits: int = 1) -> str:
+def shown(value: float, *, percent: bool, digits: int = 1) -> str:
     """Text of a value for people: 71.6% if ``percent``, else by default three decimals."""
     if math.isnan(value):
         return "–"

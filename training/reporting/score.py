@@ -183,7 +183,7 @@ def with_oracle(trials: Trials, metric: str, names: Sequence[str]) -> list[str]:
     return [*names, ORACLE] if oracle - best < 0.25 else [*names]
 
 
-def interval_dot(value: float, half_width: float, low: float, high: float, strong: bool) -> Markup:
+def interval_dot(value: float, half_width: float, low: float, high: float, *, strong: bool) -> Markup:
     """HTML of a dot with its interval on the scale low..high, for a table cell."""
 
     def x_of(number: float) -> float:
@@ -216,7 +216,7 @@ def page(study: Study) -> ReportPage:
     return ReportPage(
         study.title,
         _headline(head),
-        shown(head.learned_value, True),
+        shown(head.learned_value, percent=True),
         DEFINITIONS[HEADLINE][1],
         [_card(one) for one in leads.values()],
         [section for section in sections if section.blocks or section.lead],
@@ -226,7 +226,7 @@ def page(study: Study) -> ReportPage:
 
 
 def _headline(head: Lead) -> str:
-    baseline = f"{head.baseline} ({shown(head.baseline_value, True)})"
+    baseline = f"{head.baseline} ({shown(head.baseline_value, percent=True)})"
     visits = "of the learned function's visits found a change"
     p = f"p {_p(head.p)}"
     match head.word:
@@ -251,10 +251,10 @@ def _card(one: Lead) -> Card:
     interval = "" if math.isnan(half) else f" ± {points(half, percent)}"
     return Card(
         one.metric,
-        shown(one.learned_value, percent),
+        shown(one.learned_value, percent=percent),
         [
             Markup("best {}: {} {}").format(
-                defined("baseline"), one.baseline, shown(one.baseline_value, percent)
+                defined("baseline"), one.baseline, shown(one.baseline_value, percent=percent)
             ),
             Markup("difference {}{}, {} {}").format(difference, interval, defined("p", "p"), _p(one.p)),
         ],
@@ -349,11 +349,11 @@ def _ranking(study: Study) -> Section:
             mean, percent = means[metric], metric in SHARES
             row.append(
                 Markup("{} <small>± {}</small> {}").format(
-                    shown(mean.mean, percent),
+                    shown(mean.mean, percent=percent),
                     "–"
                     if math.isnan(mean.half_width)
                     else points(mean.half_width, percent).removesuffix(" points"),
-                    interval_dot(mean.mean, mean.half_width, *scales[metric], name == LEARNED),
+                    interval_dot(mean.mean, mean.half_width, *scales[metric], strong=name == LEARNED),
                 )
             )
         cells.append(row)
@@ -389,7 +389,7 @@ def formula_section(formulas: Sequence[Formula]) -> Section:
     section.blocks.append(formula_block(mathml(first.text), readable(first.text), tree(first.text), caption))
     if len(formulas) > 1:
         rows = [
-            [one.name, mathml(one.text, ""), *(shown(value, False) for value in one.values.values())]
+            [one.name, mathml(one.text, ""), *(shown(value, percent=False) for value in one.values.values())]
             for one in formulas
         ]
         head = ["learned", "score function", *first.values]
@@ -448,10 +448,10 @@ def difference_section(study: Study, head: Lead) -> Section:
             "{} of each cycle's visits are the same. The visits that only the learned function makes find a "
             "change in <strong>{}</strong> of cases, those that only {} makes in <strong>{}</strong>."
         ).format(
-            shown(difference.common, True),
-            shown(difference.alone_rate, True),
+            shown(difference.common, percent=True),
+            shown(difference.alone_rate, percent=True),
             head.baseline,
-            shown(difference.other_alone_rate, True),
+            shown(difference.other_alone_rate, percent=True),
         ),
     )
     if difference.X_t.any():
@@ -475,11 +475,11 @@ def _groups(groups: Sequence[Any], label: str | Markup, baseline: str, title: st
     rows = [
         [
             group.name,
-            shown(group.share, True),
-            shown(group.other_share, True),
+            shown(group.share, percent=True),
+            shown(group.other_share, percent=True),
             signed(group.share - group.other_share, True),
-            shown(group.rate, True),
-            shown(group.other_rate, True),
+            shown(group.rate, percent=True),
+            shown(group.other_rate, percent=True),
         ]
         for group in groups
     ]
@@ -543,7 +543,7 @@ def _recorded(learned: LearnedScore, note: str) -> ReportPage:
     cards = [
         Card(
             metric,
-            f"{test[metric]:.1%}" if metric in SHARES else f"{test[metric]:.3f}",
+            shown(test[metric], percent=metric in SHARES),
             [f"training {training[metric]:.3f}, validation {validation[metric]:.3f}"],
         )
         for metric in TRIO
