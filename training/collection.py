@@ -38,7 +38,7 @@ HOURS: Final = 23.0
 """Length of a daily crawl, from 0 to about 23 o'clock."""
 ERRORS: Final = 0.0292
 """Share of the downloads of BRDC'12 that failed (Table 4.1)."""
-BASELINES: Final = ("random", "age", "nad", "sad", "aad", "gad", "cg", "t*X")
+REPORTED_SCORES: Final = ("random", "age", "nad", "sad", "aad", "gad", "cg", "t*X")
 
 
 def read_urls(path: Path) -> dict[str, list[str]]:
@@ -133,10 +133,10 @@ def imputation_effect(
     The page's next visit sees a change of a lost cycle, as in a crawl. Raises HistoryError as `evaluate`.
     """
     truth = history.changed
-    scored = evaluate(history, BASELINES, crawl)
+    scored = evaluate(history, REPORTED_SCORES, crawl)
     advance()
     guessed_shares, right, guessed_changes, lost_changes = [], [], [], []
-    rates: dict[str, list[float]] = {name: [] for name in BASELINES}
+    rates: dict[str, list[float]] = {name: [] for name in REPORTED_SCORES}
     for seed in seeds:
         lost = np.random.default_rng(seed).random(truth.shape) < error_share
         observed, outcomes = ~lost, _carried(truth, lost)
@@ -146,7 +146,7 @@ def imputation_effect(
         guessed_changes.append(float(filled[guessed].sum()))
         lost_changes.append(float(truth[lost].sum()))
         imputed = ChangeHistory(filled, history.site, source=history.source)
-        for result in evaluate(imputed, BASELINES, crawl).results:
+        for result in evaluate(imputed, REPORTED_SCORES, crawl).results:
             rates[result.score].append(result.metrics["change_rate"].mean)
         advance()
     return Imputed(

@@ -40,10 +40,9 @@ from training.papers.journal import (
     table_of,
     write_tables,
 )
-from training.papers.tan import QUICK_DEPTHS, TanPlan, claims_table, planned, run_all, write_all
+from training.papers.tan import QUICK_DEPTHS, TanPlan, claims_table, planned, run_experiment, write_all
 from training.reporting.figures import draw, write_figures
 from training.reporting.page import write_report
-from training.reporting.score import HEADLINE
 from training.reporting.terminal import bars, progress
 
 PROTOCOL: Final = "tan"
@@ -79,7 +78,7 @@ def _run_tan(args: Namespace, console: Console) -> None:
     if args.quick:
         plans = plans._replace(depths=QUICK_DEPTHS, seeds=QUICK_SEEDS)
     with progress(console, len(planned(history, plans))) as advance:
-        results = run_all(recorded, plans, advance)
+        results = run_experiment(recorded, plans, advance)
     results.write(args.output)
     write_all(results, args.output)
     print(claims_table(results), end="")
@@ -165,7 +164,7 @@ def main(arguments: Sequence[str] | None) -> None:
     write_atomically(directory / NAME, results.to_json())
     write_tables(results, directory)
     write_figures({chart.key: draw(chart) for chart in paper_charts(results)}, directory)
-    difference = difference_of(results, history, results.learned_for(HEADLINE), HEADLINE)
+    difference = difference_of(results, history)
     write_report(experiment_page(results, difference), directory / "report.html")
     print(table_of(table_2(results)))
     print(f"Seed {args.seed}. Results: {directory / NAME}; report: {directory / 'report.html'}")

@@ -34,6 +34,7 @@ from training.replaying.linked import growth_of_contents
 from training.replaying.metrics import parse_budget
 from training.replaying.prepared import TIES
 from training.replaying.refresh_value import QualityMeasure, with_refresh_values
+from training.replaying.search import WorkloadPlan
 
 Add = Callable[..., object]
 """``add_argument`` of a parser or group."""
@@ -200,6 +201,14 @@ def search(add: Add) -> None:
     add("--importance", type=Path, metavar="FILE", help=importance)
     add("--every", type=int, default=1, metavar="N", help="take every N cycles as one (default %(default)s)")
     shared(add, "--cycle", "--max-pages", "--site", "--changed-only")
+
+
+def queries(add: Add) -> None:
+    """Add the options of a `WorkloadPlan`: how many queries are drawn, by which law, and the seed."""
+    plan = WorkloadPlan()
+    add("--queries", type=int, default=plan.queries, help="distinct queries to draw (default %(default)s)")
+    add("--zipf", type=float, default=plan.zipf, help="frequency ~ rank^-zipf (default %(default)s)")
+    shared(add, "--seed", default=plan.seed, help="of all draws (default %(default)s)")
 
 
 WITHOUT: Final = Path("none")

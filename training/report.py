@@ -21,14 +21,14 @@ def page_of(source: Path, history: Path | None = None) -> ReportPage:
     """The report of a directory or file. Raises Gp4cError where there is nothing to report."""
     if source.is_dir():
         if (source / "data.mdb").exists():
-            from training.reporting.crawl import crawl_page  # needs lmdb
+            from training.reporting.crawl import crawl_page
 
             return crawl_page(source)
         results = read_results(source)
         recorded, note = find_history(results.history, history)
         if recorded is None:
             return experiment_page(results, None, note)
-        difference = difference_of(results, recorded, results.learned_for(HEADLINE), HEADLINE)
+        difference = difference_of(results, recorded)
         return experiment_page(results, difference, note)
     if not source.exists():
         raise HistoryError(

@@ -38,26 +38,10 @@ def main(arguments: Sequence[str] | None) -> None:
     estimates = "what is known of pages: from all weeks, the first half, or a policy's own visits"
     add("--estimate", choices=ESTIMATES, default="whole", help=estimates)
     add("--site", default=user_centric.SITE, metavar="NAME", help="the data set of one site")
-    add(
-        "--queries",
-        type=int,
-        default=WorkloadPlan().queries,
-        help="distinct queries to draw (default %(default)s)",
-    )
-    add(
-        "--zipf", type=float, default=WorkloadPlan().zipf, help="frequency ~ rank^-zipf (default %(default)s)"
-    )
-    add(
-        "--pieces",
-        type=int,
-        default=PIECES,
-        help="pieces of the curve F (default %(default)s)",
-    )
+    options.queries(add)
+    add("--pieces", type=int, default=PIECES, help="pieces of the curve F (default %(default)s)")
     refit = "weeks after which F, idf and mean length are learnt anew for the estimates (default: never)"
     add("--refit", type=int, default=0, metavar="N", help=refit)
-    options.shared(
-        add, "--seed", default=WorkloadPlan().seed, help="of workload and phases (default %(default)s)"
-    )
     shares = "shares of the pages refreshed per week"
     add("--budgets", type=float, nargs="+", default=BUDGETS, metavar="SHARE", help=shares)
     add("--quick", action="store_true", help="one data set, tfidf, three budgets, 1,000 queries")
@@ -97,7 +81,7 @@ def _run(contents: Path, directory: Path, plans: UserCentricPlan) -> None:
             task = bars.add_task(what, total=total)
             return lambda: bars.advance(task)
 
-        results, trials = user_centric.run_all(contents, plans, steps)
+        results, trials = user_centric.run_experiment(contents, plans, steps)
     results.write(directory)
     write_all(results, trials[0].history.cycles, directory)
     for panel in results.panels:

@@ -23,15 +23,12 @@ COUNTS = 1_000_000
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    plan = WorkloadPlan()
     parser = argparse.ArgumentParser(prog="python -m training.workload", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("contents", metavar="CONTENTS", help="JSON lines of site, page and versions, plain, gzip or xz")
     options.shared(add, "--output", type=str, help="log of queries to write")
     options.shared(add, "--site", "--changed-only")
-    add("--queries", type=int, default=plan.queries, help="distinct queries to draw (default %(default)s)")
-    add("--zipf", type=float, default=plan.zipf, help="frequency ~ rank^-zipf (default %(default)s)")
-    options.shared(add, "--seed", default=plan.seed, help="of all draws (default %(default)s)")
+    options.queries(add)
     args = parser.parse_args(arguments)
     if args.queries < 1:
         parser.error(f"--queries: expected at least 1; found {args.queries}")

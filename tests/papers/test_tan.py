@@ -29,7 +29,7 @@ from training.papers.tan import (
     claims,
     domains,
     planned,
-    run_all,
+    run_experiment,
     sampling_policy,
     table_rows,
 )
@@ -48,7 +48,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> ContentHistory:
 
 @pytest.fixture(scope="module")
 def results(contents: ContentHistory) -> TanResults:
-    return run_all(contents, QUICK)
+    return run_experiment(contents, QUICK)
 
 
 def test_all_of_the_paper_is_replayed_once() -> None:
@@ -115,7 +115,7 @@ def test_without_contents_what_needs_clusters_or_links_is_left_out() -> None:
     history = ChangeHistory(rng.random((16, 50)) < 0.2, np.zeros(50, np.int32), page_names=names)
     todo = planned(history, QUICK)
     assert {policy.partition("(")[0] for policy, _ in todo} == {"rns", "rr", "gsb", "db"}
-    result = run_all(history, QUICK._replace(seeds=1))
+    result = run_experiment(history, QUICK._replace(seeds=1))
     assert list(result.trials) == todo
     assert result.trial(sampling_policy("cb"), TYPICAL) is None
     assert np.array_equal(
@@ -131,7 +131,7 @@ def test_too_few_weeks_are_one_error() -> None:
     """With what was found and what is needed."""
     history = ChangeHistory(np.ones((15, 3), np.bool_), np.zeros(3, np.int32), page_names=["a", "b", "c"])
     with pytest.raises(HistoryError, match=r"has 15 cycles.* at least 16"):
-        run_all(history, QUICK)
+        run_experiment(history, QUICK)
 
 
 @given(

@@ -1,1 +1,1 @@
-"""Experiments of four papers repeated, with their tables and figures."""
+"""Experiments of five papers repeated, with their tables and figures."""

@@ -319,14 +319,15 @@ def _read_done(path: Path, run: object) -> list[LearnedSet] | None:
     return msgspec.convert(content["learned"], list[LearnedSet])
 
 
-def difference_of(results: ExperimentResults, history: ChangeHistory, name: str, metric: str) -> Difference:
-    """Compare the visits of a learned function with those of the best baseline by a metric, on the test sets.
+def difference_of(results: ExperimentResults, history: ChangeHistory) -> Difference:
+    """Compare visits on the test sets, of the function learned for `HEADLINE` and of the best baseline by it.
 
-    ``history``: that of the results; ``name``: of the function in the results.
+    ``history``: that of the results.
     """
+    name = results.learned_for(HEADLINE)
     learned = next(one for one in results.learned if one.name == name)
     texts = [fold.text for fold in learned.folds]
-    others = [best_baseline(results.trials, metric)] * len(texts)
+    others = [best_baseline(results.trials, HEADLINE)] * len(texts)
     return differ(held_out(history, results.choices), texts, others, results.choices.crawl())
 
 
@@ -412,18 +413,9 @@ def correlations(results: ExperimentResults) -> list[Row]:
 
 def timing(results: ExperimentResults) -> list[Row]:
     """Time of learning (thesis 4.4 and 4.7): replays, processor time in them, wall time, in seconds."""
-    return [
-        {
-            "fitness": learned.fitness,
-            "terminals": learned.terminals,
-            "replays": learned.replays,
-            "replay_s": learned.replay_s,
-            "wall_s": learned.wall_s,
-            "resumed": learned.resumed,
-        }
-        for learned in results.learned
-        if learned.selection == "best"
-    ]
+    columns = ("fitness", "terminals", "replays", "replay_s", "wall_s", "resumed")
+    best = [learned for learned in results.learned if learned.selection == "best"]
+    return [{name: getattr(learned, name) for name in columns} for learned in best]
 
 
 TABLES: Final[dict[str, tuple[str, Callable[[ExperimentResults], list[Row]]]]] = {

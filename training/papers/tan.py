@@ -39,7 +39,7 @@ QUICK_DEPTHS: Final = (-1, 0, 1, 3)
 """Depths d (of directories, links, clusters) in a quick run, among them the best of every policy."""
 BEST_D: Final = {"lb": 3, "db": 1, "cb": 0}
 """Policy -> its best depth d (section 6.2)."""
-BASELINES: Final = ("rns", "rr", "gsb")
+PAPER_POLICIES: Final = ("rns", "rr", "gsb")
 MEASURED: Final = ("change_rate", "weighted_change_rate", "ndcg")
 """Metrics to compute: the paper's C and C^w, and one that also counts the order of the visits."""
 FORMAT: Final = "gp4c-tan/1"
@@ -144,7 +144,7 @@ def sampling_policy(policy: str, d: int | None = None, phi: str = "change") -> s
     return f"{policy}(d={BEST_D[policy] if d is None else d}{adaptive}, in_flight=1)"
 
 
-COMPARED: Final = (*BASELINES, *(sampling_policy(policy) for policy in BEST_D))
+COMPARED: Final = (*PAPER_POLICIES, *(sampling_policy(policy) for policy in BEST_D))
 """Policies of Figure 6."""
 
 
@@ -165,7 +165,7 @@ def planned(weekly: ChangeHistory, plans: TanPlan) -> list[tuple[str, CrawlSetti
     return [one for one in table_rows(plans.depths) if all(map(knows, load_policy(one[0]).near))]
 
 
-def run_all(
+def run_experiment(
     recorded: ContentHistory | ChangeHistory, plans: TanPlan, advance: Callable[[], object] = lambda: None
 ) -> TanResults:
     """Replay all policies and settings that are `planned`; ``advance`` is called after each.

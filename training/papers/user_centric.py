@@ -188,11 +188,11 @@ def prepared(
 
     ``how``: scoring of the search; ``estimate``: cycles whose updates a policy knows; others: see `Trial`.
     """
-    points_tried = search(corpus, how.workload, how.scoring, how.importance)
-    history = replace(corpus.contents.history, impact=refresh_values(corpus, how, points_tried))
+    versions = search(corpus, how.workload, how.scoring, how.importance)
+    history = replace(corpus.contents.history, impact=refresh_values(corpus, how, versions))
     middle = history.cycles // 2
     first, last = (middle, middle) if estimate == "half" else (0, history.cycles)
-    return Trial(name, corpus, how, points_tried, history, first, last, seed, refit_cycles)
+    return Trial(name, corpus, how, versions, history, first, last, seed, refit_cycles)
 
 
 def rates_of(trial: Trial) -> dict[str, Floats]:
@@ -238,8 +238,8 @@ def points(
 def _own_visits(trial: Trial, text: str, budget: int) -> Judged:
     history = trial.history.take(cycles=slice(trial.first, None))
     prepared = prepare(history, budget=budget, warmup=0, seed=trial.seed)
-    points_tried = run(prepared, text, metrics=tuple(CONTENTS))
-    return Judged(*(float(getattr(points_tried, name).mean()) for name in Judged._fields))
+    result = run(prepared, text, metrics=tuple(CONTENTS))
+    return Judged(*(float(getattr(result, name).mean()) for name in Judged._fields))
 
 
 def _by_priority(rate: Floats, budget: int) -> Callable[[int, Ints], Ints]:
@@ -551,7 +551,7 @@ class UserCentricResults:
         write_rows(directory / "points.csv", [("panel", *RefreshPoint._fields), *points_tried])
 
 
-def run_all(
+def run_experiment(
     path: Path, plans: UserCentricPlan, steps: Callable[[int, str], Callable[[], object]]
 ) -> tuple[UserCentricResults, list[Trial]]:
     """Run the experiment on all data sets of the file of contents ``path``.
@@ -563,14 +563,13 @@ def run_all(
         contents = read_contents(path, site, changed_only=site is None)
         corpus = count(contents, steps(len(contents.texts), f"{site or 'all changed'}: counting terms"))
         drawn = draw(contents, plans.plan)
-        replays = corpus.of(drawn)
-        workload, _ = above_knee(replays, drawn)
-        replays = corpus.of(workload)
+        workload, _ = above_knee(corpus.of(drawn), drawn)
+        queried_corpus = corpus.of(workload)
         for scoring in plans.scorings:
             importance = link_importance(contents) if scoring == "inlinks" else None
             how = QualityMeasure(workload, scoring, importance, plans.pieces)
             name = f"{site or 'all changed pages'}, {scoring}"
-            trial = prepared(name, replays, how, plans.estimate, plans.plan.seed, plans.refit_cycles)
+            trial = prepared(name, queried_corpus, how, plans.estimate, plans.plan.seed, plans.refit_cycles)
             panels.append(_panel(trial, plans, steps))
             trials.append(trial)
     history = contents.history
