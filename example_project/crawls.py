@@ -299,7 +299,8 @@ def by_day(series: Sequence[Series], name: str, days: int) -> Mapping[str, NDArr
     return values
 
 
-def write_days(path: Path, rows: Sequence[Row]) -> None:
-    """Write every row as TSV."""
-    with path.open("w", newline="") as file:
+def write_days(folder: Path, series: Sequence[Series]) -> None:
+    """Write the rows of all series, by day, to ``days.tsv`` in a folder."""
+    rows = sorted((row for one in series for row in one.rows), key=lambda row: row.day)
+    with (folder / "days.tsv").open("w", newline="") as file:
         csv.writer(file, delimiter="\t").writerows((Row._fields, *rows))

@@ -170,9 +170,7 @@ def run(options: argparse.Namespace) -> None:
                 print(f"day {day}, {one.score}: {row.visited:,} visited, {row.changed:,} changed", flush=True)
             if day in (FIRST_RANKED_DAY, options.days) or (day % 7 == 0 and day > FIRST_RANKED_DAY):
                 print(curves_table(series, day), flush=True)
-    write_days(
-        folder / "days.tsv", sorted((row for one in series for row in one.rows), key=lambda row: row.day)
-    )
+    write_days(folder, series)
     picture = folder / "demo.svg"
     summed_from = first_learned_day if learns else min(FIRST_RANKED_DAY, options.days)
     last_days = range(summed_from, options.days + 1)

@@ -152,9 +152,7 @@ def run(
                     f"search quality {result:.4f}",
                     flush=True,
                 )
-    write_days(
-        folder / "days.tsv", sorted((row for one in series for row in one.rows), key=lambda row: row.day)
-    )
+    write_days(folder, series)
     write_quality(folder / "quality.tsv", quality)
     values = {name: by_day(series, name, options.days) for name in ("current", "change_rate")}
     title = f"{web.pages:,} pages on {web.hosts + 1} hosts, {BUDGET:.0%} revisited per day, {QUERIES} queries"

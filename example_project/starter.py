@@ -62,8 +62,8 @@ def crawl(words: list[str], errors: str) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDWR)
         file = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        for number, state in ((0, nothing), (1, nothing), (2, file)):
-            os.dup2(state, number)
+        for number, descriptor in ((0, nothing), (1, nothing), (2, file)):
+            os.dup2(descriptor, number)
         sys.argv = words
         import_module("scrapy.cmdline").execute(words)
         code = 0

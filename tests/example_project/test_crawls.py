@@ -76,7 +76,7 @@ def test_rows_by_day(tmp_path):
     """Numbers stand at their days, nan where a series has no row; the file has all columns."""
     one = Series("age", tmp_path, np.zeros(1, np.int32), rows=[row(2, current=0.5), row(3, current=0.25)])
     np.testing.assert_equal(by_day([one], "current", 3), {"age": np.array([nan, 0.5, 0.25])})
-    write_days(tmp_path / "days.tsv", one.rows)
+    write_days(tmp_path, [one])
     lines = (tmp_path / "days.tsv").read_text().splitlines()
     assert lines[0].split("\t") == list(Row._fields)
     assert len(lines) == 3
