@@ -31,6 +31,7 @@ import numpy as np
 from benchmarks.common import (
     Answer,
     address_of,
+    exit_code,
     in_fresh_process,
     machine,
     peak_mb,
@@ -193,7 +194,7 @@ def main() -> int:
         held.append(verdict(named, more, DELAY_CYCLES, at_least=False))
         more, named = private_mb[0] - private_mb[1], f"{calendar}: more memory, MB"
         held.append(verdict(named, more, MEMORY_MB, at_least=False))
-    return 0 if all(held) else 1
+    return exit_code(*held)
 
 
 if __name__ == "__main__":

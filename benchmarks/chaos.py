@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,15 +29,15 @@ from benchmarks.trouble.stores import disk_faults, killed_commands, power_cuts, 
 
 TROUBLE: Final[dict[str, tuple[int, Callable[..., Count]]]] = {
     "kill -9 of crawls": (1000, killed_crawls),
-    "kill -9 of crawls with a JOBDIR": (60, lambda *arguments: killed_crawls(*arguments, jobdir=True)),
-    "kill -9 of crawls whose clocks jump": (100, lambda *arguments: killed_crawls(*arguments, clocks=True)),
+    "kill -9 of crawls with a JOBDIR": (60, partial(killed_crawls, jobdir=True)),
+    "kill -9 of crawls whose clocks jump": (100, partial(killed_crawls, clocks=True)),
     "disks that fail under a crawl": (100, failing_disks),
     "kill -9 of backup, restore, compact, restore --from-damaged": (200, killed_commands),
     "power cuts": (300, power_cuts),
     "disks without room": (200, disk_faults),
-    "flipped bits": (1000, lambda *arguments: damage(*arguments, flip)),
-    "pages of zeros": (200, lambda *arguments: damage(*arguments, wipe)),
-    "lost ends": (200, lambda *arguments: damage(*arguments, truncate)),
+    "flipped bits": (1000, partial(damage, change=flip)),
+    "pages of zeros": (200, partial(damage, change=wipe)),
+    "lost ends": (200, partial(damage, change=truncate)),
     "recoveries": (100, recoveries),
     "four writers at once": (30, two_writers),
     "cycles with GP4C_KEEP_CYCLES": (400, retention),
@@ -45,7 +46,7 @@ TROUBLE: Final[dict[str, tuple[int, Callable[..., Count]]]] = {
     "damaged archives of texts": (200, damaged_archives),
     "damaged search indexes": (200, damaged_indexes),
     "signals to monitors": (60, signalled_monitors),
-    "torn queues of a JOBDIR": (60, lambda *arguments: killed_crawls(*arguments, jobdir=True, torn=True)),
+    "torn queues of a JOBDIR": (60, partial(killed_crawls, jobdir=True, torn=True)),
 }
 """Name of a kind of trouble -> how many times it is made, and the function that makes it."""
 HEADER: Final = ("trouble", "times", "lost", "doubled", "silent", "hangs", "tracebacks, signals", "")

@@ -94,6 +94,11 @@ def printed(value: float, form: str) -> float:
     return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
+def exit_code(*held: bool) -> int:
+    """Exit code of a benchmark: 0 if all targets are held, else 1."""
+    return 0 if all(held) else 1
+
+
 def verdict(name: str, value: float, target: float, *, at_least: bool) -> bool:
     """Print the final line on a figure; return whether the printed number meets the printed target.
 

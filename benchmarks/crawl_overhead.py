@@ -26,11 +26,12 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, Self
 
-from benchmarks.common import in_fresh_process, machine, printed, verdict
+from benchmarks.common import exit_code, in_fresh_process, machine, printed, verdict
 from benchmarks.server import server, vocabulary
 
 TARGET = 0.95
@@ -164,14 +165,6 @@ def measure(pages: int, runs: int) -> dict[str, list[tuple[Crawled, Crawled]]]:
     return pairs
 
 
-def _wall_s(crawled: Crawled) -> float:
-    return crawled.wall_s
-
-
-def _cpu_s(crawled: Crawled) -> float:
-    return crawled.cpu_s
-
-
 def main() -> int:
     """Print pages per second and their ratios; return 1 where the target is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -195,7 +188,7 @@ def main() -> int:
     alone = (
         min(c.cpu_s / c.wall_s for measured in pairs.values() for pair in measured for c in pair) >= CPU_BOUND
     )
-    clock, of = ("wall clock", _wall_s) if alone else ("CPU time", _cpu_s)
+    clock, of = ("wall clock", attrgetter("wall_s")) if alone else ("CPU time", attrgetter("cpu_s"))
     if not alone:
         print(f"Other processes had this machine's cores (CPU/wall below {CPU_BOUND}): CPU time decides.")
     holds = True
@@ -209,7 +202,7 @@ def main() -> int:
             print(f"{figure}: {ratio:.2f}")
         else:
             holds &= verdict(figure, ratio, target, at_least=True)
-    return 0 if holds else 1
+    return exit_code(holds)
 
 
 if __name__ == "__main__":

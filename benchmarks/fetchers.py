@@ -31,7 +31,7 @@ from scrapy import Request, Spider, signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.http import Response
 
-from benchmarks.common import machine, printed, verdict
+from benchmarks.common import exit_code, machine, printed, verdict
 from benchmarks.server import Pace, server
 from benchmarks.trouble.fleet import BIN, LIMIT_S, ManyMachines, least_gap_s
 from example_project.demo import serving, show
@@ -110,14 +110,14 @@ class Listed(Spider):
             yield response.follow(f"/{number % max(1, int(self.pages) // HOSTS)}")
 
 
-class Crawled(tuple[int, float, float, float]):
-    """Pages, seconds, the owner's processor seconds, and its longest turn in ms."""
-
-
 def crawl(
     folder: Path, fetchers: int, port: int, settings: dict[str, Any], **arguments: Any
 ) -> tuple[list[float], float]:
-    """Crawl with fetchers, none: in one process. Returns figures, and processor seconds of the fetchers."""
+    """Crawl with fetchers, none: in one process.
+
+    Returns pages, seconds, the owner's processor seconds and its longest turn in ms; and the fetchers'
+    processor seconds.
+    """
     machines = ManyMachines(folder, ["benchmarks.fetchers"])
     try:
         processes = []
@@ -337,7 +337,7 @@ def main() -> int:
             holds &= equality(options.fetchers, scratch, options.days)
         if options.only == "chaos":
             holds = chaos(scratch, options.faults, options.seed)
-    return 0 if holds else 1
+    return exit_code(holds)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import numpy as np
 import simhash
 from scrapy.http import HtmlResponse
 
-from benchmarks.common import machine, median_ratio, printed, verdict
+from benchmarks.common import exit_code, machine, median_ratio, printed, verdict
 from benchmarks.hostile_texts import HOSTILE
 from example_project.model import Web
 from example_project.page_text import Noise, render
@@ -58,13 +58,8 @@ class Page:
         self.price = f"{dice.randint(1, 999)}.{dice.randrange(100):02d}"
         self.sentences = [self.sentence() for _ in range(words // WORDS_PER_SENTENCE)]
         self.now = datetime(2026, 3, 1) + timedelta(seconds=dice.randrange(10**7))
-        self.ad, self.session, self.gap, self.swapped, self.views = (
-            self.sentence(),
-            "0" * 16,
-            "\n",
-            False,
-            None,
-        )
+        self.ad, self.session = self.sentence(), "0" * 16
+        self.gap, self.swapped, self.views = "\n", False, None
 
     def sentence(self, words: int = WORDS_PER_SENTENCE) -> str:
         """Return a sentence of that many words."""
@@ -212,8 +207,8 @@ def speed() -> None:
         pairs = [
             (seconds(fingerprint), seconds(lambda r: r.css("a::attr(href)").getall())) for _ in range(15)
         ]
-        ratio = statistics.median(pair[0] for pair in pairs)
-        print(f"{len(body):>9,} bytes, all text: {ratio * 1e3:.3f} ms, {median_ratio(pairs):.2f}")
+        page_s = statistics.median(pair[0] for pair in pairs)
+        print(f"{len(body):>9,} bytes, all text: {page_s * 1e3:.3f} ms, {median_ratio(pairs):.2f}")
 
 
 def hostile() -> bool:
@@ -249,12 +244,12 @@ def main() -> int:
     options = parser.parse_args()
     print(machine())
     if options.edits is not None:
-        return 0 if real_edits(options.edits) else 1
+        return exit_code(real_edits(options.edits))
     speed()
     holds = hostile()
     served(options.days)
     generated(options.pages)
-    return 0 if holds else 1
+    return exit_code(holds)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import exit_code, machine, verdict
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 
@@ -113,7 +113,7 @@ def main() -> int:
                 shutil.rmtree(Path(directory, "learned.json.checkpoint"), ignore_errors=True)
                 for leftover in Path(directory).glob("learned.json*"):
                     leftover.unlink(missing_ok=True)
-    return 0 if holds else 1
+    return exit_code(holds)
 
 
 if __name__ == "__main__":

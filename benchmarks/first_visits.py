@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.common import machine, printed, verdict
+from benchmarks.common import exit_code, machine, printed, verdict
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.first_visits import COUNTED
 from scrapy_gp4c.search.queries import read_query_log
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shown = functions.load(function).formula
         print(f"| {name} | `{shown}` | {' | '.join(f'{value:.3f}' for value in values)} |", flush=True)
     best = max(value for name, value in after.items() if name != "random")
-    return 0 if verdict("best order less random", best - after["random"], 0.0, at_least=True) else 1
+    return exit_code(verdict("best order less random", best - after["random"], 0.0, at_least=True))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from benchmarks.common import Answer, address_of, machine, printed, serve, verdict
+from benchmarks.common import Answer, address_of, exit_code, machine, printed, serve, verdict
 from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, KINDS
 from scrapy_gp4c.policies.base import read_budget
 from scrapy_gp4c.store.opening import open_store
@@ -194,10 +194,9 @@ def trial(way: str, settings: dict[str, Any]) -> Row:
             false_changes = 0
             copy = np.zeros(len(urls), int)
             for cycle, visits in store.visits(1, CYCLES):
-                tenth = is_tenth[visits["page"]]
-                ranked_tenth = is_tenth[visits["page"]][visits["kind"] == KINDS.index("ranked")]
-                tenth = is_tenth[visits["page"]]
-                visits = visits[~np.isin(visits["outcome"], FAILED) | ~tenth]
+                is_hostile = is_tenth[visits["page"]]
+                ranked_tenth = is_hostile[visits["kind"] == KINDS.index("ranked")]
+                visits = visits[~np.isin(visits["outcome"], FAILED) | ~is_hostile]
                 tenth = is_tenth[visits["page"]]
                 versions = np.array(
                     [version_of(host[page], number[page], cycle) for page in visits["page"]], int
@@ -262,7 +261,7 @@ def main() -> int:
     lowest, lies = min(min(one[:2]) for one in shares.values()), max(one[2] for one in shares.values())
     label = "changes and current copies of honest hosts kept, worst way"
     holds = verdict(label, lowest, TARGET, at_least=True)
-    return 0 if verdict("false changes a page, worst way", lies, 1.0, at_least=False) and holds else 1
+    return exit_code(verdict("false changes a page, worst way", lies, 1.0, at_least=False), holds)
 
 
 class Compared(NamedTuple):

@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import exit_code, machine, verdict
 from benchmarks.gaming import CYCLES, FIRST_COUNTED, HOSTS, PAGES, TARGET, Row, print_ways, version_of
 from scrapy_gp4c.policies.base import read_budget
 from training.histories.growth import NO_FINDER, GrowthHistory
@@ -99,7 +99,7 @@ def main() -> int:
     rows = print_ways(WAYS, arguments.seeds, lambda way, seed: trial(way, arguments.budget, seed))
     lowest = min(min(rows[way][:2]) for way in AIMED)
     label = f"changes and current copies of honest hosts kept beside {' and '.join(AIMED)}"
-    return 0 if verdict(label, lowest, TARGET, at_least=True) else 1
+    return exit_code(verdict(label, lowest, TARGET, at_least=True))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.request import RequestFingerprinter
 from scrapy.utils.sitemap import Sitemap
 
-from benchmarks.common import machine, median_ratio, printed, verdict
+from benchmarks.common import exit_code, machine, median_ratio, printed, verdict
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.hints import HintReader
@@ -83,10 +83,8 @@ def crawled(grown: GrowthHistory, score: str) -> tuple[dict[tuple[str, str], flo
     """Mean NDCG by site and score in the states of a crawl, and its changes per visit."""
     crawl = GrowthCrawl(BUDGET, functions.load(score), table.load("top_k"), functions.load(HUBS), 0.0, WARMUP)
     history = grown.history
-    web, until = (
-        GrowthReplay(grown, crawl),
-        np.vstack([np.zeros(history.pages, int), np.cumsum(history.changed, axis=0)]),
-    )
+    web = GrowthReplay(grown, crawl)
+    until = np.vstack([np.zeros(history.pages, int), np.cumsum(history.changed, axis=0)])
     everyone = np.arange(history.pages, dtype=np.uint32)
     ndcgs: dict[tuple[str, str], list[float]] = {(site, one): [] for site in SITES for one in SCORES}
     visited = changed = 0.0
@@ -187,7 +185,7 @@ def main() -> int:
     options = parser.parse_args()
     print(machine())
     holds = worth(options.pages, CYCLES, options.seeds)
-    return 0 if cost(RUNS) and holds else 1
+    return exit_code(cost(RUNS), holds)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from time import thread_time
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from benchmarks.common import Answer, in_fresh_process, machine, peak_mb, printed, serve, verdict
+from benchmarks.common import Answer, exit_code, in_fresh_process, machine, peak_mb, printed, serve, verdict
 from benchmarks.hostile_bodies import BODIES, NO_RULES, SHORT
 
 TARGET_S = 0.25
@@ -187,7 +187,7 @@ def main() -> int:
         f"{slow}: longest turn, s more than stock", measured[slow].more_s, TARGET_S, at_least=False
     )
     holds &= verdict(f"{large}: peak, MB more than stock", measured[large].more_mb, TARGET_MB, at_least=False)
-    return 0 if holds else 1
+    return exit_code(holds)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from scrapy_gp4c.search.queries import Workload, workload
 from training.histories.contents import read_contents
 from training.papers.user_centric import Trial, prepared, updates_of
 from training.replaying.refresh_value import QualityMeasure, estimator_of
-from training.replaying.search import WorkloadPlan, count, draw, knee, search
+from training.replaying.search import WorkloadPlan, above_knee, count, draw, search
 
 TERMS, PAGES, PER_PAGE = 5_000, 100_000, 50
 
@@ -178,8 +178,7 @@ def main() -> None:
         contents = read_contents(options.contents or made(Path(folder) / "contents.jsonl"), options.site)
     drawn = draw(contents, WorkloadPlan())
     corpus = count(contents)
-    relevance = search(corpus.of(drawn), drawn, "tfidf").relevance()
-    workload = drawn.take(np.flatnonzero(relevance >= knee(relevance)))
+    workload, _ = above_knee(corpus.of(drawn), drawn)
     trial = prepared("impact", corpus.of(workload), QualityMeasure(workload))
     if options.accuracy:
         show_accuracy(trial, options.updates)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from distributed import Client, LocalCluster
 
-from benchmarks.common import in_fresh_process, machine, printed, verdict
+from benchmarks.common import exit_code, in_fresh_process, machine, printed, verdict
 from scrapy_gp4c.scoring import terminals
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import Parameters
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size = FULL if options.full else SMOKE
     print(machine(("numpy", "numba", "deap")))
     if options.dask:
-        return 0 if compare_dask() else 1
+        return exit_code(compare_dask())
     print(f"journal protocol, 5 folds, {CYCLES} cycles, {size}")
     good = True
     for names in options.terminals:
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 checks.append(verdict("  minutes", minutes, TARGET_MINUTES[names], at_least=False))
                 good &= all(checks)
             sys.stdout.flush()
-    return 0 if good else 1
+    return exit_code(good)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import exit_code, machine, verdict
 from scrapy_gp4c.scoring.terminals import RELATED
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import Parameters
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"test of {name}: ndcg {table[name]['ndcg']:.4f}, freshness {table[name]['freshness']:.4f}")
     if not options.full:
         return 0
-    return 0 if verdict("minutes", minutes, TARGET_MINUTES, at_least=False) else 1
+    return exit_code(verdict("minutes", minutes, TARGET_MINUTES, at_least=False))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 
-from benchmarks.common import verdict
+from benchmarks.common import exit_code, verdict
 from scrapy_gp4c.fingerprint import is_changed, read, simhash_words
 from scrapy_gp4c.words.normal import normalise
 from training.histories.contents import read_contents
@@ -74,10 +74,8 @@ def recorded_edits(path: Path) -> int:
             )
             shares[name, bits] = changed / len(edits)
             print(f"{name}, GP4C_DISTANCE = {bits}: {changed:,} of {len(edits):,} edits found")
-    return (
-        0
-        if verdict("edits found by the default", shares["sketch", 3], FOUND_EDITS_SHARE, at_least=True)
-        else 1
+    return exit_code(
+        verdict("edits found by the default", shares["sketch", 3], FOUND_EDITS_SHARE, at_least=True)
     )
 
 
@@ -118,10 +116,8 @@ def main() -> int:
         min(FOUND_SHARE, 1 - 1 / max(changes, 1)),
         at_least=True,
     )
-    return (
-        0
-        if verdict("share of false alarms", false / max(still, 1), FALSE_SHARE, at_least=False) and holds
-        else 1
+    return exit_code(
+        verdict("share of false alarms", false / max(still, 1), FALSE_SHARE, at_least=False), holds
     )
 
 

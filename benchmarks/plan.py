@@ -36,7 +36,7 @@ from scrapy.settings import Settings as ScrapySettings
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.test import get_crawler
 
-from benchmarks.common import in_fresh_process, machine, verdict
+from benchmarks.common import exit_code, in_fresh_process, machine, verdict
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.feeding import CHUNK_PAGES, MIN_WINDOW_PAGES, Frontier
 from scrapy_gp4c.crawling.planning import Planner
@@ -257,7 +257,7 @@ def main() -> int:
             holds &= verdict(name, memory, TARGET_MEMORY_GB, at_least=False)
         else:
             print(f"{name}: {memory:.2f}")
-    return 0 if holds else 1
+    return exit_code(holds)
 
 
 if __name__ == "__main__":

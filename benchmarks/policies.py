@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from scrapy.settings import Settings as ScrapySettings
 
-from benchmarks.common import in_fresh_process, machine, verdict
+from benchmarks.common import exit_code, in_fresh_process, machine, verdict
 from benchmarks.plan import anonymous_bytes, build, peak_memory
 from benchmarks.replay import BUDGET, synthetic
 from scrapy_gp4c.crawling.planning import Planner
@@ -158,7 +158,7 @@ def main() -> int:
     holds = replays(PAGES, 1 if options.quick else options.runs)
     for pages in () if options.quick else options.pages:
         holds &= plans(pages, options.directory)
-    return 0 if holds else 1
+    return exit_code(holds)
 
 
 if __name__ == "__main__":

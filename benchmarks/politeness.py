@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.common import in_fresh_process, machine, median_ratio, printed, verdict
+from benchmarks.common import exit_code, in_fresh_process, machine, median_ratio, printed, verdict
 from benchmarks.server import server
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.store.records import StoredGroups
@@ -172,8 +172,8 @@ def main() -> int:
         f"all pages: {total:.2f} of stock; other hosts, pair by pair: {', '.join(f'{r:.2f}' for r in ratios)}"
     )
     ratio = statistics.median(ratios)
-    return (
-        0 if verdict("time of the other hosts with the add-on / stock", ratio, TARGET, at_least=False) else 1
+    return exit_code(
+        verdict("time of the other hosts with the add-on / stock", ratio, TARGET, at_least=False)
     )
 
 

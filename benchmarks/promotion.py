@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import binomtest
 
-from benchmarks.common import machine, printed, verdict
+from benchmarks.common import exit_code, machine, printed, verdict
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.named import FOUR_ROUNDS
@@ -119,7 +119,7 @@ def judge_next(histories: list[Path], runs: int, policy: str) -> int:
                 leads.append(printed(lead[1], ".4f"))
     print(f"{len(leads)} of {runs} promoted")
     worst = min(leads, default=0.0)
-    return 0 if verdict("least lead in freshness", worst, -GUARD_MARGIN, at_least=True) else 1
+    return exit_code(verdict("least lead in freshness", worst, -GUARD_MARGIN, at_least=True))
 
 
 def main() -> int:

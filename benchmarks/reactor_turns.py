@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
-from benchmarks.common import in_fresh_process, machine, printed, verdict
+from benchmarks.common import exit_code, in_fresh_process, machine, printed, verdict
 from benchmarks.hostile_texts import HOSTILE
 from benchmarks.server import server
 
@@ -87,15 +87,13 @@ def main() -> int:
             if turns.pages != len(bodies):
                 raise RuntimeError(f"{name}: {turns.pages} of {len(bodies)} pages were read")
             print(f"{name:8} {turns.longest_cpu_s:20.3f} {turns.longest_wall_s:8.3f} {turns.crawl_s:17.1f}")
-    return (
-        0
-        if verdict(
+    return exit_code(
+        verdict(
             "longest turn of the reactor, seconds",
             printed(turns.longest_cpu_s, ".3f"),
             TARGET_S,
             at_least=False,
         )
-        else 1
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.common import machine, printed, verdict
+from benchmarks.common import exit_code, machine, printed, verdict
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.named import DEFAULT, FOUR_ROUNDS, NAMED
 from scrapy_gp4c.scoring.terminals import BASIC, PAPERS
@@ -267,7 +267,7 @@ def main() -> int:
         together(arguments.runs)
         growth(arguments.runs)
         memory()
-    return 0 if holds else 1
+    return exit_code(holds)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.common import machine, printed, verdict
+from benchmarks.common import exit_code, machine, printed, verdict
 from scrapy_gp4c.scoring.terminals import CLOCKS, Clock
 from training.histories.models import generate
 from training.histories.splits import page_folds, time_parts
@@ -94,7 +94,7 @@ def main() -> int:
     if options.clock != "cycles":
         print("The published figures belong to the clock of cycles.")
         return 0
-    return 0 if verdict("largest difference", worst, TOLERANCE, at_least=False) else 1
+    return exit_code(verdict("largest difference", worst, TOLERANCE, at_least=False))
 
 
 if __name__ == "__main__":

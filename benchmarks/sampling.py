@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from benchmarks.common import verdict
+from benchmarks.common import exit_code, verdict
 from example_project.history import history_of
 from example_project.model import Web
 from scrapy_gp4c.policies.table import load as load_policy
@@ -233,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.output.write_text(before.partition(FIRST)[0] + text, encoding="utf-8")
     else:
         print(text)
-    return 0 if holds else 1
+    return exit_code(holds)
 
 
 if __name__ == "__main__":

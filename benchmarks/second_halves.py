@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import machine, printed, verdict
+from benchmarks.common import exit_code, machine, printed, verdict
 from scrapy_gp4c.arrays import Floats
 from training import learn
 from training.comparing.statistics import half_width
@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
         lead = printed(column.mean(), ".4f")
         print(f"\n{metric}: lead over default {lead:+.4f} ± {half_width(column):.4f}")
         holds.append(verdict(f"lead in {metric}", lead, -TIE, at_least=True))
-    return 0 if all(holds) else 1
+    return exit_code(*holds)
 
 
 if __name__ == "__main__":

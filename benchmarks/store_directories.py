@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.common import in_fresh_process, machine, printed, verdict
+from benchmarks.common import exit_code, in_fresh_process, machine, printed, verdict
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Tables
 from scrapy_gp4c.store.records import NewVisit, StoredRequest
@@ -108,7 +108,7 @@ def main() -> int:
             )
     of_directories, of_pages = (printed(one, ".1f") for one in (cost.of_directories, cost.of_pages))
     name = "a directory per page: bytes of directories by those of pages"
-    return 0 if verdict(name, of_directories / of_pages, 1.0, at_least=False) else 1
+    return exit_code(verdict(name, of_directories / of_pages, 1.0, at_least=False))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import exit_code, machine, verdict
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, KINDS, UNCHANGED, VISIT
 from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.environment import encode
@@ -121,7 +121,7 @@ def main() -> int:
             f"100 visits recorded and committed {name}: median {1e3 * median:.2f} ms, "
             f"98th percentile {1e3 * slow:.2f} ms ({batches:.0f} batches, {readings} readings)"
         )
-    return 0 if verdict(f"seconds to load {VISITS:,} visits", seconds, 2.0, at_least=False) else 1
+    return exit_code(verdict(f"seconds to load {VISITS:,} visits", seconds, 2.0, at_least=False))
 
 
 if __name__ == "__main__":

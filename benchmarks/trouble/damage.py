@@ -62,10 +62,8 @@ def truncate(data: bytes, numbers: random.Random) -> bytes:
 def recoveries(times: int, numbers: random.Random, directory: Path) -> Count:
     """Recover damaged stores: sound afterwards, and what is missing was said, or one error."""
     test_recover.build(directory / "store")
-    data, before = (
-        (directory / "store" / "data.mdb").read_bytes(),
-        test_recover.Content.of(directory / "store"),
-    )
+    data = (directory / "store" / "data.mdb").read_bytes()
+    before = test_recover.Content.of(directory / "store")
     silent = ends = complete = refused = 0
     for number in range(times):
         damaged = bytearray(data)
