@@ -160,7 +160,7 @@ class RankedPages:
                 tables[name] = parts.value(name, level, state, cycle), number
         tokens = parts.remainder.tokens
         if tokens == (*tables,):  # pages that share a state, or a directory, have equal scores
-            table, number = tables[tokens[0]]
+            ((table, number),) = tables.values()
             np.take(table, number, out=self._scores, mode="clip")  # mode "raise" would copy them
             return
         if len(tokens) == 3 and tokens[0] == "*" and len(tables) == 2 and tables.keys() >= {*tokens[1:]}:
