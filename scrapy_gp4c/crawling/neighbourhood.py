@@ -61,6 +61,8 @@ UNRELATED: Final = frozenset(
 """Columns that do not depend on other pages."""
 PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND, *measured.LINKED)) - {*terminals.CLUSTERED, *KINDS_OF}
 """Columns that follow from stored columns (`COLUMNS`) and directories, without clusters or claims."""
+MANY_PAGES: Final = 1_000_000
+"""Least number of pages for which scoring a sample first saves time."""
 _LIFTED: Final = frozenset(KINDS_OF)
 """Columns that depend on how much claims of a site (such as ``lastmod``) raise the chance of a change."""
 
@@ -364,6 +366,17 @@ class LiveEvidence:
             else:
                 rows = np.flatnonzero(is_open)
                 yield self._block((rows + first).astype(np.uint32), columns, ids, rows)
+
+    def sample(self) -> tuple[Block, float] | None:
+        """Return candidates of 128 places of a large store, and their share of all; None: it is small."""
+        pages = len(self._open)
+        if pages < MANY_PAGES:
+            return None
+        places = np.linspace(0, pages - 4_096, 128).astype(np.uint32)
+        sample = np.add.outer(places, np.arange(0, 4_096, 64, dtype=np.uint32)).ravel()
+        candidates = sample[self._open[sample]]
+        columns = self._store.columns_of(candidates, self._neighbourhood.of_pages)
+        return self._block(candidates, columns, candidates, slice(None)), len(sample) / pages
 
     def _block(
         self, pages: Pages, columns: Columns, ids: slice | Array, rows: slice | npt.NDArray[np.intp]

@@ -9,7 +9,7 @@ policy contract".
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -205,6 +205,14 @@ class Ranking(Protocol):
 
     def trusts(self, selection: Selection) -> bool:
         """Whether `selection` is the object that `best` returned last, which `choose` need not check."""
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """Optional method of `Evidence` with many pages: scores of a sample say which others may be the best."""
+
+    def sample(self) -> tuple[Block, float] | None:
+        """Return some candidates from all over, and their share of all; None: reading all is as fast."""
 
 
 def ranking_of(evidence: Evidence) -> Ranking | None:

@@ -20,6 +20,7 @@ from scrapy_gp4c.policies.base import (
     Pages,
     PolicySettings,
     Round,
+    Sampled,
     Scorer,
     Selection,
     ranking_of,
@@ -146,16 +147,37 @@ def best_candidates(scores_of: Scorer, k: int, evidence: Evidence, most: int = 0
     ranking = ranking_of(evidence)
     if ranking is not None:
         return ranking.best(scores_of, most if ranking.candidate_count <= most else k)
-    best, candidates = Best(k or most), 0
+    cut = likely_cut(scores_of, k or most, evidence)
+    best, candidates = _best_of(scores_of, k or most, evidence, cut)
+    if 0 < k < candidates <= most:
+        return best_candidates(scores_of, most, evidence)
+    wanted = most if candidates <= most else k
+    pages, scores, ties = best.result(wanted)
+    if cut is not None and len(pages) < min(wanted, candidates):  # the sample misled
+        pages, scores, ties = _best_of(scores_of, wanted, evidence)[0].result(wanted)
+    last = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
+    return Selection(np.asarray(pages, np.uint32), scores, last)
+
+
+def likely_cut(scores_of: Scorer, k: int, evidence: Evidence) -> float | None:
+    """Score that k candidates, and a few more, probably reach; None: the evidence has no sample of them."""
+    sample = evidence.sample() if isinstance(evidence, Sampled) else None
+    if sample is None:
+        return None
+    block, share = sample
+    scores, expected = scores_of(block), k * share
+    above = int(expected + 3.0 * math.sqrt(expected) + 8.0)  # by three standard deviations more
+    return float(np.partition(scores, -above)[-above]) if above <= len(scores) else None
+
+
+def _best_of(scores_of: Scorer, k: int, evidence: Evidence, cut: float | None = None) -> tuple[Best, int]:
+    """Return the k best of the candidates that reach the score `cut`, and the number of all candidates."""
+    best, candidates = Best(k, cut=cut), 0
     for block in evidence.candidates():
         if len(block.pages):
             best.add(scores_of(block), block.ties_of, block.pages)
             candidates += len(block.pages)
-    if 0 < k < candidates <= most:
-        return best_candidates(scores_of, most, evidence)
-    pages, scores, ties = best.result(most if candidates <= most else k)
-    last = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
-    return Selection(np.asarray(pages, np.uint32), scores, last)
+    return best, candidates
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,7 @@ SLACK_ROWS: Final = 16_384
 """A quarter of the rows beyond 2k that `Best` keeps before it drops all but the k best."""
 FEW_ROWS: Final = 1_024
 """Most rows for which `np.lexsort` is the fastest."""
+LAST_DRAW: Final = np.uint64(2**64 - 1)
 _SIGN: Final = np.int64(-(2**63))
 """The sign bit."""
 
@@ -193,12 +194,13 @@ class Best:
     Draws that break ties are computed only for rows that may be among the k best.
     """
 
-    def __init__(self, k: int, slack_rows: int = SLACK_ROWS) -> None:
+    def __init__(self, k: int, slack_rows: int = SLACK_ROWS, cut: float | None = None) -> None:
+        """``cut``: score below which pages are left out, though they may be among the k best."""
         self._k = k
         self._slack_rows = slack_rows
         self._parts: list[Ranked] = []
         self._rows = 0
-        self._cut: tuple[float, np.uint64] | None = None
+        self._cut = None if cut is None else (cut, LAST_DRAW)
 
     def add(self, scores: npt.NDArray[np.float64], ties_of: TiesOf, pages: npt.NDArray[np.uint32]) -> None:
         """Add a block of pages with their scores, ``[rows]``; ``ties_of(rows)``: returns draws of rows."""

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
+from scrapy_gp4c.crawling import neighbourhood
 from scrapy_gp4c.crawling.planning import Planner, best_hubs
 from scrapy_gp4c.page_state.columns import MAX_WAIT_CYCLES
 from scrapy_gp4c.page_state.outcomes import KINDS
@@ -200,6 +201,15 @@ def test_ties_at_the_cut_are_drawn_anew_every_cycle_and_seed() -> None:
     }
     assert len(set(picks.values())) == 4
     assert all(len(pick) == 10 for pick in picks.values())
+
+
+@pytest.mark.parametrize("step", [1, 64])
+def test_a_sample_of_many_pages_changes_no_plan(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one that is like the other pages nor one that has all of the best, every 64th page."""
+    rows = [page(key=i * 2**50, last_cycle=39 - i * 7 % 31 * (i % step == 0)) for i in range(4_096)]
+    before = plan_of({}, rows, 1_000)
+    monkeypatch.setattr(neighbourhood, "MANY_PAGES", 4_096)
+    assert plan_of({}, rows, 1_000) == before
 
 
 def test_scores_are_in_the_plan() -> None:

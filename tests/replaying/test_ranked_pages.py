@@ -40,10 +40,14 @@ def test_it_selects_what_a_ranking_of_all_would(scores, k, seed):
 
 
 class _Passing:
-    """Evidence that must be gone through block by block."""
+    """Evidence that must be gone through block by block, with a sample that may mislead: the first block."""
 
-    def __init__(self, evidence):
+    def __init__(self, evidence, share):
         self.candidates, self.visits = evidence.candidates, evidence.visits
+        self._share = share
+
+    def sample(self):
+        return next(self.candidates()), self._share
 
 
 TEXTS = (
@@ -60,8 +64,9 @@ TEXTS = (
     ties=st.sampled_from(["random", "order"]),
     block_rows=st.integers(1, 30),
     k=st.integers(0, 40),
+    share=st.sampled_from([0.0, 0.2, 1.0]),
 )
-def test_ranking_all_at_hand_is_ranking_in_passing(seed, scores, ties, block_rows, k):
+def test_ranking_all_at_hand_is_ranking_in_passing(seed, scores, ties, block_rows, k, share):
     """Round for round, by one function and another: pages, scores and cut of a pass over the candidates."""
     rng = np.random.default_rng(seed)
     pages = 40
@@ -80,7 +85,7 @@ def test_ranking_all_at_hand_is_ranking_in_passing(seed, scores, ties, block_row
             for number in range(5):
                 scores_of = scored_by(by_turns[number // 2 % 2], Round(cycle, number, k))
                 one = best_candidates(scores_of, min(k, 10), evidence)
-                other = best_candidates(scores_of, min(k, 10), _Passing(evidence))
+                other = best_candidates(scores_of, min(k, 10), _Passing(evidence, share))
                 assert one.pages.tolist() == other.pages.tolist()
                 assert one.scores.tobytes() == other.scores.tobytes()
                 assert one.cut == other.cut
