@@ -26,6 +26,7 @@ from scrapy_gp4c.words.masking import (
     CURRENCIES,
     DATED,
     LETTERS,
+    RANGE,
     RECENT,
     VIEWS,
     WEEKDAYS,
@@ -446,7 +447,7 @@ def _parsed(html: str) -> _Parsed:
     if OUTSIDE not in kept_reasons:
         text, roots = _main_part(document, markup, text, left_out)
     text = marked_prose(_CLOSED_UP.sub("", text), SEPARATOR)
-    said = [*_hours(left_out), *_offers(source), _form(text, roots, markup.tags)]
+    said = [*_contacts(left_out), *_stated_data(source), _form(text, roots, markup.tags)]
     form = " ".join(filter(None, said))
     text = f"{text} {form}" if form else text
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
@@ -460,29 +461,39 @@ def _parsed(html: str) -> _Parsed:
     return _Parsed(document, Content(text, tuple(left_out), has_text), roots, (form, *data, about))
 
 
-def _hours(left_out: list[LeftOut]) -> Iterator[str]:
-    """Yield the hours of opening in a footer, which a page often says nowhere else."""
+def _contacts(left_out: list[LeftOut]) -> Iterator[str]:
+    """Yield hours of opening, phone numbers and mail addresses in a footer, often said nowhere else."""
     for reason, text in left_out:
         if reason == FOOTER:
-            yield from _HOURS.findall(text)
+            # To try the long pattern at each character would take a tenth of a small page's time.
+            contacts = (_CONTACT.match(text, run.start()) for run in _NUMBER_BEGIN.finditer(text))
+            yield from (contact[0] for contact in contacts if contact is not None)
+            yield from _MAIL.findall(text) if "@" in text else ()
 
 
-_HOUR: Final = r"[0-2]?\d(?:[:.h][0-5]\d)?"
-_HOURS: Final = re.compile(
-    rf"(?<![\w./:+-]){_HOUR}(?:\s?(?:[ap]\.?m\.?|uhr|h))?\s?[–—~-]\s?{_HOUR}(?![/:-]|\.?\d)", re.I
+_HALF: Final = r"(?:\s?(?:[ap]\.?m\.?|uhr|h))?"
+_CONTACT: Final = re.compile(
+    rf"(?<![\w./:+-])(?:[0-2]?\d{_HALF}\s?{RANGE}\s?[0-2]?\d"
+    rf"|[0-2]?\d[:.h][0-5]\d{_HALF}\s?{RANGE}\s?[0-2]?\d[:.h][0-5]\d"
+    r"|(?:\+|0|\()\d{0,4}[) -][\d() -]{4,18}\d)(?![/:-]|\.?\d)",
+    re.I,
 )
+_NUMBER_BEGIN: Final = re.compile(r"[\d+(]+")
+_MAIL: Final = re.compile(r"[\w.+-]{1,40}@[\w-]{1,40}\.[\w.-]{1,20}")
 
 
-def _offers(source: bytes) -> Iterator[str]:
-    """Yield prices and availability of the offer that the page's JSON-LD states, if it states just one."""
-    for script in _JSON_LD.findall(source) if b'"offers"' in source else ():
-        if script.count(b'"offers"') == 1:
-            values = (value.rpartition(b"/")[2] for value in _OFFER_VALUE.findall(script))
-            yield b" ".join((b"offer", *values)).decode("utf-8", "replace")
+def _stated_data(source: bytes) -> Iterator[str]:
+    """Yield price, availability and days that the page's JSON-LD states of one thing, such as an event."""
+    for script in _JSON_LD.findall(source) if b"ld+json" in source else ():
+        if script.count(b'"offers"') <= 1 and b'"ItemList"' not in script:
+            values = (value.rpartition(b"/")[2] for value in _STATED_VALUE.findall(script))
+            yield "".join(f"{DATED}{value.decode('utf-8', 'replace')} " for value in values)
 
 
 _JSON_LD: Final = re.compile(rb"<script\b[^>]{0,200}\bld\+json[^>]{0,200}>([^<]*)")
-_OFFER_VALUE: Final = re.compile(rb'"(?:price|lowPrice|highPrice|availability)"\s*:\s*"?([^",\s}\]]{1,80})')
+_STATED_VALUE: Final = re.compile(
+    rb'"(?:price|lowPrice|highPrice|availability|eventStatus|startDate|endDate|validThrough)"\s*:\s*"?([^",\s}\]]{1,80})'
+)
 
 
 def compared_pieces(text: str) -> list[str]:

@@ -137,7 +137,7 @@ _THEN: Final = (  # the clock and the weekday after a date
     rf"(?:\s*+[,(]?\s?(?:{_WEEKDAY}(?!\w)|[月火水木金土日一二三四五六월화수목금토일](?=[)）])"
     r"|(?:星期|周|週)[一二三四五六日天])[)）]?)?"
     r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|в|о|kl\.?|klo|om|o|-|–|\||·|@|\()\s*+)?"
-    rf"(?:(?:{_HALF_DAYS})\s?)?(?:{_CLOCK}|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b)\)?|\s(?:kl\.?|klo)\s(?:[01]?\d|2[0-3])\.[0-5]\d\b|,?\s(?:[01]?\d|2[0-3])\.[0-5]\d(?:\.[0-5]\d(?!\.?\d)|(?=\s(?:wib|wita|wit|uhr)\b)))?"
+    rf"(?:(?:{_HALF_DAYS})\s?)?(?:{_CLOCK}|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b)\)?|\s(?:kl\.?|klo|ore|h\.?|godz\.?)\s(?:[01]?\d|2[0-3])\.[0-5]\d(?:\.[0-5]\d)?\b|,?\s(?:[01]?\d|2[0-3])\.[0-5]\d(?:\.[0-5]\d(?!\.?\d)|(?=\s(?:wib|wita|wit|uhr)\b)))?"
 )
 CURRENCIES: Final = "$€£¥₽₹₺₩₫₴₪฿￥"
 """Signs of currencies."""
@@ -233,15 +233,16 @@ _NUMERIC: Final = re.compile(
 _RUN: Final = re.compile(
     rf"{MASK}(?:[\s,]*+{MASK}|\s(?:19|20)\d\d\b|\s?(?:农历|農曆)[\u3400-\u9fff]{{0,5}}月[初十廿二三][一二三四五六七八九十])*"
 )  # asctime's year comes after its clock
-_RANGE: Final = (
+RANGE: Final = (
     r"(?:-|–|—|~|～|/|to|till?|until|bis|à|a|al|às|alle|e|до|tot|til|till|do|から|至|到|ถึง|đến|and|und|et|y|hasta"
     r"|الى|إلى)"
 )
+"""Pattern of a sign or word between the ends of a period, in many languages."""
 _HALF_DAY: Final = r"(?:午前|午後|上午|下午|오전|오후)"
-_RANGE_AFTER: Final = re.compile(rf"\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s|{_HALF_DAY}\s?)?\d")
+_RANGE_AFTER: Final = re.compile(rf"\s?{RANGE}\s?(?:\w{{1,4}}\.?\s|{_HALF_DAY}\s?)?\d")
 _RANGE_BEFORE: Final = re.compile(
     r"\d(?:\s?[ap]\.?m\.?|\s?uhr|\s?h|\s?[時时點点시](?:\s?\d\d?\s?[分분])?)?"
-    rf"\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s|{_HALF_DAY}\s?)?$"
+    rf"\s?{RANGE}\s?(?:\w{{1,4}}\.?\s|{_HALF_DAY}\s?)?$"
 )
 _DATE_RANGE: Final = r"(?:-|~|〜|to|till?|until|bis|au|al|до|по|から|至|到|ถึง|đến|tot|til|hasta|até|الى|إلى)"
 _DATE_AFTER: Final = re.compile(
@@ -714,6 +715,9 @@ class _Masks:
             return is_clock or (":" in text and _runs_out(before, match))
         if kind in ("vietnamese", "ngày"):
             return "tháng" in words
+        if kind == "views":  # price 12, views 90
+            is_next_label = _NUMBER_BEHIND.match(match.string, match.end()) is not None
+            return not is_next_label or _STATED_LABELS.isdisjoint(_LAST_WORDS.findall(before)[-1:])
         if kind == "unix":
             return _says(before, _SAYS_TIME, _TIME_SIGNS, 3)
         if kind == "left":
@@ -881,6 +885,8 @@ _MANY_TIMES: Final = re.compile(  # three times a day is a statement
     rf"[0-9]{{3}}\s?(?:{_TIMES}(?!\w)|{'|'.join(WORDS['unspaced_times'].split())})"
 )
 _STATED: Final = _STATEMENTS - {"antal", "total"}  # numbers of what the next word says
+_STATED_LABELS: Final = _STATED | _FORUM
+_NUMBER_BEHIND: Final = re.compile(rf"\s?[\d{MASK}]")
 _LABELLED_COUNT: Final = re.compile(r"(?:[:：#№]|n[º°o]\.?|nr\.?|num(?:ber|mer|ero)|número)\s?[0-9]")
 _NO_COUNT: Final = re.compile(  # prices, hours, shares, years
     rf"[{CURRENCIES}%]|[0-9][:/–-][0-9]|[0-9][.,][0-9]{{1,2}}(?![0-9]|\s?[km]\b)|(?<![0-9.,])(?:19|20)[0-9]{{2}}(?![0-9.,])"
@@ -1010,7 +1016,7 @@ def _with_clock_signs(text: str, plain: str, begin: int, end: int, separator: st
         label = before.rstrip(separator).rpartition(separator)[2].lower()
         behind = after.lstrip(separator).partition(separator)[0].lower()
         label = label.strip()
-        if label in _STATED or label in _FORUM:  # replies 2, views 412
+        if label in _STATED_LABELS:  # replies 2, views 412
             return ""
         if label in _COUNT_LABELS and _NO_COUNT.search(piece) is None:
             return _SHOWN_NUMBER.sub(_clock, shown)

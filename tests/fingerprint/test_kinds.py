@@ -637,6 +637,9 @@ def test_a_date_in_a_sentence_counts_in_feeds_and_plain_texts_and_digits_of_any_
         ("<span>分享 <i>{}</i></span>", False),
         ("<span>перегляди</span> {}", False),
         ("<span>places</span> <i>{}</i>", True),
+        ("<b>Price</b> <i>{}</i> <b>Views</b> <i>90</i>", True),
+        ("<i>❤</i> <b>{}</b>", False),
+        ("<p>Ultima modifica: 10.11.2026 h. 12.{}</p>", False),
         ("<p>EUR 1.1{} ▲ 15 | USD 0.9{} ▼ 2</p>", False),
         ("<td>EUR 1.1{} ▲ 15</td>", True),
         ("<p>Palvelimen aika 29.11.2026 8.00.{}</p>", False),
@@ -1637,7 +1640,14 @@ OFFER = '<div itemscope itemtype="https://schema.org/Offer">{}</div>'
             '<script type="application/ld+json">{"offers": {"price": "19.99"}}</script>',
             '<script type="application/ld+json">{"offers": {"price": "24.99"}}</script>',
         ),
+        (
+            '<script type="application/ld+json">{"startDate": "2026-12-04"}</script>',
+            '<script type="application/ld+json">{"startDate": "2026-12-05"}</script>',
+        ),
         ("<footer>Mo–Fr 9–18<br>Sa 10–14</footer>", "<footer>Mo–Fr 9–18<br>Sa 10–13</footer>"),
+        ("<footer>Lu-Ve de 9h00 à 18h00</footer>", "<footer>Lu-Ve de 9h00 à 17h00</footer>"),
+        ("<footer>Call 020 7946 0012</footer>", "<footer>Call 020 7946 0099</footer>"),
+        ("<footer>ann@yard.example</footer>", "<footer>bob@yard.example</footer>"),
         ('<i class="icon" title="In stock"></i>', '<i class="icon" title="Sold out"></i>'),
         (
             "<select><option>Small<option selected>Large</select>",
@@ -1647,7 +1657,7 @@ OFFER = '<div itemscope itemtype="https://schema.org/Offer">{}</div>'
     ],
 )  # fmt: skip
 def test_what_attributes_say_of_an_offer_counts(before: str, after: str) -> None:
-    """Prices, stock and what is selected may stand in attributes alone, and hours in a footer."""
+    """Prices, stock and what is selected may stand in attributes alone, and contacts in a footer."""
     assert changed(*(html(f"<p>{filler(80)}</p>{part}") for part in (before, after)))
 
 
