@@ -58,7 +58,8 @@ def spider_arguments(spider: Spider, credentials: Credentials) -> dict[str, str]
     Left out are defaults, names of tools with an underscore in front (``_job`` of scrapyd), and secrets,
     which may stand in no file.
     """
-    values = call_arguments(spider.crawler)
+    # Not `spider.crawler`, which a `from_crawler` of its own need not set.
+    values = next((call.arguments for crawler, call in _calls.items() if crawler.spider is spider), {})
     parameters = inspect.signature(type(spider).__init__).parameters
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     return {
@@ -98,7 +99,7 @@ def note_owner(path: Path, spider: Spider, crawler: Crawler, arguments: dict[str
     owner = {
         "spider": spider.name,
         "project": crawler.settings["BOT_NAME"],
-        "command_name": type(spider).name,  # an instance may have set another
+        "command_name": getattr(type(spider), "name", None),  # an instance may have set another
         "arguments": arguments,
         "fingerprinter": f"{fingerprinter.__module__}.{fingerprinter.__qualname__}",
     }

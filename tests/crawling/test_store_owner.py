@@ -199,6 +199,21 @@ class OwnSpider(Plain):
         self.topic = kwargs.get("topic", f"of {time.time()}")
 
 
+class Bare(Spider):
+    """A spider without a name of its own, which does not keep its crawler."""
+
+    start_urls = ("data:,",)
+
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
+        self = cls(*args, **kwargs)
+        self.settings = crawler.settings
+        return self
+
+    def parse(self, response: Any) -> None:
+        self.spider_arguments = spider_arguments(self, Credentials())
+
+
 async def test_arguments_of_spiders(store_path: Path) -> None:
     """Arguments of spiders with an ``__init__`` and without; what their code computes makes no other store.
 
@@ -216,6 +231,9 @@ async def test_arguments_of_spiders(store_path: Path) -> None:
     crawler = Crawler(OwnSpider, {"ADDONS": ADDONS, "GP4C_STORE": f"{store_path}/own"})
     await crawler.crawl("es")
     assert crawler.spider.spider_arguments == {"country": "es"}
+    crawler = Crawler(Bare, {"ADDONS": ADDONS, "GP4C_STORE": f"{store_path}/bare"})
+    await crawler.crawl("bare", page="3")
+    assert crawler.spider.spider_arguments == {"page": "3"}
 
 
 async def test_an_argument_of_today_is_one_warning(
