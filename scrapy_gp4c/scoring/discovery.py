@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.scoring.terminal import Terminal
+from scrapy_gp4c.scoring.expression import Terminal
 
 COLUMNS: Final[dict[str, str]] = {
     "found_by": "<u4",  # number of the page whose visit found this one, plus 1; 0: not known; see `START`

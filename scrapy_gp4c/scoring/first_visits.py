@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Floats, Ints
 from scrapy_gp4c.scoring import discovery, rates
+from scrapy_gp4c.scoring.expression import of_columns
 from scrapy_gp4c.scoring.ranking import GOLDEN
-from scrapy_gp4c.scoring.terminal import of_columns
 
 TERMINALS: Final = of_columns(
     {

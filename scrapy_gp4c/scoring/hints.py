@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.scoring import rates
-from scrapy_gp4c.scoring.terminal import Terminal
+from scrapy_gp4c.scoring.expression import Terminal
 
 CLAIMED: Final = ("sitemap", "feed", "told", "modified")
 """Kinds of claims "changed at that time": ``lastmod`` of a sitemap, an entry of a feed, `scrapy gp4c hint`,

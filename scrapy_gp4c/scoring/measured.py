@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Floats
-from scrapy_gp4c.scoring.terminal import Terminal, of_columns
+from scrapy_gp4c.scoring.expression import Terminal, of_columns
 
 COLUMNS: Final[dict[str, str]] = {
     "latency_ms": "<u2",  # from the request to the answer's headers, of the first visit that measured it

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.scoring.terminal import Terminal, of_column
+from scrapy_gp4c.scoring.expression import Terminal, of_column
 
 COLUMNS: Final[dict[str, str]] = {
     "dq_n": "<i4",  # measured visits

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Floats
-from scrapy_gp4c.scoring.terminal import Terminal, of_column
+from scrapy_gp4c.scoring.expression import Terminal, of_column
 
 COLUMNS: Final[dict[str, str]] = {"size": "u1"}
 """Column name -> little-endian dtype: class of the body at first sight, see `size_class`; 0: unknown."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.scoring import discovery, first_visits, hints, measured, rates, refresh_value, sizes, weights
-from scrapy_gp4c.scoring.terminal import Formula, Terminal, of_column, of_columns
+from scrapy_gp4c.scoring.expression import Formula, Terminal, of_column, of_columns
 
 Clock = Literal["visits", "cycles"]
 CLOCKS: Final[tuple[Clock, ...]] = get_args(Clock)

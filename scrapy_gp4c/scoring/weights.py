@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, Final
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.scoring.terminal import Terminal, of_column
+from scrapy_gp4c.scoring.expression import Terminal, of_column
 
 COLUMNS: Final[dict[str, str]] = {"weight": "<f8"}
 """Column name -> little-endian dtype."""

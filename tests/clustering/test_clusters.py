@@ -35,8 +35,7 @@ from training.histories.contents import ContentHistory, read_contents
 from training.histories.history import ChangeHistory
 from training.histories.neighbours import Regrouping
 from training.histories.reading import read_history
-from training.replaying.dense import replay_dense
-from training.replaying.evidence import ReplayEvidence
+from training.replaying.dense import ReplayEvidence, replay_dense
 from training.replaying.prepared import prepare
 from training.replaying.replay import run
 

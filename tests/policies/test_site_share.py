@@ -11,7 +11,7 @@ from scrapy_gp4c.policies.site_share import COLUMNS, shared
 from scrapy_gp4c.scoring import functions
 from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
-from training.replaying.evidence import ReplayEvidence
+from training.replaying.dense import ReplayEvidence
 from training.replaying.growth import GrowthReplay, growth_crawl
 from training.replaying.prepared import CrawlChoices, prepare
 
