@@ -216,8 +216,14 @@ OTHER_PAGES_NAME: Final = (
     r"|most-?(?:read|viewed|popular|shared)|recently-?viewed|trending"
 )
 """Pattern of names of parts that are about other pages."""
+_ABOUT_SITE: Final = (
+    "(?:weather|wetter|meteo|quotes?|polls?|stocks?|clock|currency|exchange-?rates?|radio|horoscope|visitors?|counter"
+    "|newsletter|share|social)"
+)
+"""Pattern of what boxes beside the content of all pages of a site are about."""
 _OTHER_PAGES_NAME: Final = re.compile(
-    rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:widget|box|bar|block|info)|(?:widget|box|block)[-_]?(?:weather|wetter|meteo)|testimonials?|random-?(?:quote|tip|fact|image)s?"
+    rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|{_ABOUT_SITE}[-_]?(?:widget|box|bar|block|info)|(?:widget|box|block)[-_]?{_ABOUT_SITE}"
+    r"|testimonials?|(?:who-?is-?|whos-?|users?-?)?online-?(?:list|users)|(?:live-?)?chat[-_]?(?:launcher|bubble|widget|button|box)|random-?(?:quote|tip|fact|image)s?"
     r"|(?:quote|tip|fact|word|joke|thought)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)|captcha|breaking-?news|news-?ticker)(?:[-_][\w-]*)?"
     r"|(?:mini|header|site|top|nav)[-_]?(?:cart|basket|bag)|(?:cart|basket|bag)[-_](?:icon|toggle|widget|bubble|count)(?:[-_][\w-]*)?"
 )
@@ -473,9 +479,9 @@ def _contacts(left_out: list[LeftOut]) -> Iterator[str]:
 
 _HALF: Final = r"(?:\s?(?:[ap]\.?m\.?|uhr|h))?"
 _CONTACT: Final = re.compile(
-    rf"(?<![\w./:+-])(?:[0-2]?\d{_HALF}\s?{RANGE}\s?[0-2]?\d"
-    rf"|[0-2]?\d[:.h][0-5]\d{_HALF}\s?{RANGE}\s?[0-2]?\d[:.h][0-5]\d"
-    r"|(?:\+|0|\()\d{0,4}[) -][\d() -]{4,18}\d)(?![/:-]|\.?\d)",
+    rf"(?<![\w./:+-])(?:[0-2]?\d{_HALF}\s?{RANGE}\s?[0-2]?\d{_HALF}"
+    rf"|[0-2]?\d[:.h][0-5]\d{_HALF}\s?{RANGE}\s?[0-2]?\d[:.h][0-5]\d{_HALF}"
+    r"|(?:\+|0|\()\d{0,4}[) -][\d() -]{4,18}\d)(?![\w/:-]|\.\d)",
     re.I,
 )
 _NUMBER_BEGIN: Final = re.compile(r"[\d+(]+")

@@ -101,7 +101,7 @@ _YEAR: Final = r"(?:(?:19|20)\d\d|25[5-9]\d|1[34]\d\d)(?!\d)"
 _PLAIN_YEAR: Final = r"(?:19|20)\d\d"
 _AFTER_YEAR: Final = rf"(?:\s?(?:г\.?|р\.|року|ж\.|m\.|g\.|{_any_of(_UNIT)}\.?)(?!\w))?"
 _DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
-_SECOND: Final = r"(?:\s(?:الثاني|الأول|الآخر))?"
+_SECOND: Final = r"(?:\s(?:الثانية?|الأولى?|الآخرة?))?"
 _WITH_YEAR: Final = rf",?[\s/-]{{1,3}}(?:พ\.ศ\. |de |del |do |da |de l'any )?{_YEAR}{_AFTER_YEAR}"
 _COUNT: Final = r"(?:\d{1,3}(?:\s\d{3}){1,4}(?!\d)|\d++(?>(?:[.,']\d++)*))(?:\s?[km]\b)?"
 _TIMES: Final = rf"(?:{'|'.join(WORDS['times'].split())})"
@@ -715,9 +715,10 @@ class _Masks:
             return is_clock or (":" in text and _runs_out(before, match))
         if kind in ("vietnamese", "ngày"):
             return "tháng" in words
-        if kind == "views":  # price 12, views 90
+        if kind == "views":  # price 12, views 90; but 3 replies, 90 views
+            has_label_before = not _STATED_LABELS.isdisjoint(_LAST_WORDS.findall(before)[-1:])
             is_next_label = _NUMBER_BEHIND.match(match.string, match.end()) is not None
-            return not is_next_label or _STATED_LABELS.isdisjoint(_LAST_WORDS.findall(before)[-1:])
+            return not (has_label_before and is_next_label) or _NUMBER_AND_LABEL.search(before) is not None
         if kind == "unix":
             return _says(before, _SAYS_TIME, _TIME_SIGNS, 3)
         if kind == "left":
@@ -872,7 +873,9 @@ _STEM: Final = 6
 _FORUM_STEMS: Final = frozenset(word[:_STEM] for word in _FORUM)
 _PEOPLE: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
 _VISITS: Final = _AUDIENCE.union(*(WORDS[name].split() for name in ("visits", "people", "reactions")))
-_COUNT_LABELS: Final = VIEWS.union(WORDS["reactions"].split(), WORDS["unspaced_counts"].split())
+_COUNT_LABELS: Final = VIEWS.union(
+    *(WORDS[name].split() for name in ("reactions", "unspaced_counts", "networks"))
+)
 """Labels of the counters of an article, before a number in an element of its own."""
 _COUNTER_WORDS: Final = _VISITS.union(_FORUM, _WATCHING, _OFTEN, re.split(r"[|\s]+", WORDS["carts"])) - {""}
 _CART: Final = re.compile(
@@ -886,6 +889,7 @@ _MANY_TIMES: Final = re.compile(  # three times a day is a statement
 )
 _STATED: Final = _STATEMENTS - {"antal", "total"}  # numbers of what the next word says
 _STATED_LABELS: Final = _STATED | _FORUM
+_NUMBER_AND_LABEL: Final = re.compile(rf"[\d{MASK}]\s[^\W\d]++\s?$")
 _NUMBER_BEHIND: Final = re.compile(rf"\s?[\d{MASK}]")
 _LABELLED_COUNT: Final = re.compile(r"(?:[:：#№]|n[º°o]\.?|nr\.?|num(?:ber|mer|ero)|número)\s?[0-9]")
 _NO_COUNT: Final = re.compile(  # prices, hours, shares, years

@@ -213,6 +213,10 @@ def test_what_is_never_content() -> None:
         "<div id=secondary class=widget-area>Do you like it? Yes: {}</div>",
         "<div role=dialog>Our newsletter: {} % off</div>",
         "<section class=testimonials>{} says: never again</section>",
+        "<section class=quote-widget>{} says: books are rooms</section>",
+        "<div class='stat-block online-list'>Here now: {}</div>",
+        "<div id=chat-launcher>I am {}, how can I help?</div>",
+        "<footer>Revision <code>4e1f09{}</code></footer>",
     ],
 )
 def test_what_each_page_of_a_site_has_is_no_part_of_a_page(furniture: str) -> None:

@@ -1303,9 +1303,13 @@ def test_a_number_and_its_word_may_stand_in_elements_of_their_own() -> None:
         "<b>{}</b>\n\t\t<i>views</i>",
         "<td>{}</td>  <td>просмотров</td>",
         "<i>Hits:</i>\n  <b>{}</b>",
+        "<b>3</b> <i>replies</i> <b>{}</b> <i>views</i> <b>2</b> <i>users</i>",
+        "<i>Facebook</i> <b>{}</b> <i>WhatsApp</i> <b>57</b>",
     ):
         pages = [html(f"<p>{filler(60)}</p>{made.format(count)}") for count in ("1,204", "1,377")]
         assert not changed(*pages), made
+    places = [html(f"<p>{filler(60)}</p><i>Price</i> <b>{{}}</b> <i>Views</i> 9".format(n)) for n in (12, 13)]
+    assert changed(*places)
 
 
 # --- kinds of answer
