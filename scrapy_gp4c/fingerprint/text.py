@@ -1277,16 +1277,30 @@ def _likely_main(document: LexborNode) -> LexborNode | None:
     headlines = [one for one in _SELECTOR.find("h1", document) if not _SELECTOR.find("a", one)]
     if not headlines or (body := document.css_first("body")) is None:
         return None
-    enough = 2 * _unlinked_size(body) / 3
-    node = headlines[0].parent
-    while node is not None and node.tag not in ("body", "html") and _unlinked_size(node) < enough:
-        node = node.parent
-    return None if node is None or node.tag in ("body", "html") else node
+    node, missing = headlines[0], 2 * _unlinked_size(body) / 3 - _unlinked_size(headlines[0])
+    while (above := node.parent) is not None and above.tag not in ("body", "html"):
+        missing -= sum(map(_unlinked_size, _siblings(node)))
+        if missing <= 0:
+            return above
+        node = above
+    return None
+
+
+def _siblings(node: LexborNode) -> Iterator[LexborNode]:
+    """Yield the other children of a node's parent, texts included."""
+    for direction in ("prev", "next"):
+        one = getattr(node, direction)
+        while one is not None:
+            yield one
+            one = getattr(one, direction)
 
 
 def _unlinked_size(node: LexborNode) -> int:
-    """Return how many characters of an element's text are in no link."""
-    return len(node.text(strip=True)) - sum(len(link.text(strip=True)) for link in _SELECTOR.find("a", node))
+    """Return how many characters of a node's text are in no link."""
+    if node.tag == "-text":
+        return len((node.text_content or "").strip())
+    links = [node] if node.tag == "a" else _SELECTOR.find("a", node)
+    return len(node.text(strip=True)) - sum(len(link.text(strip=True)) for link in links)
 
 
 def _before_main(main: LexborNode) -> list[LexborNode]:
