@@ -81,9 +81,9 @@ def test_long_names_of_elements_take_no_time(name: str) -> None:
 def test_a_deep_headline_takes_no_time() -> None:
     """The likely main part was sought by reading the page once for each element around the headline."""
     begun_s = process_time()
-    deep = "<div>" * 1_900 + "<h1>Deep</h1>" + "<p>one word more</p>" * 80_000 + "</div>" * 1_900
-    assert fingerprint(page(deep + "<p>other words</p>" * 80_000)) > 0
-    assert process_time() - begun_s < 10
+    deep = "<div>" * 1_900 + "<h1>Deep</h1>" + "<p>one word more</p>" * 40_000 + "</div>" * 1_900
+    assert fingerprint(page(deep + "<p>other words</p>" * 40_000)) > 0
+    assert process_time() - begun_s < 5
 
 
 def test_a_huge_body_is_cut() -> None:
