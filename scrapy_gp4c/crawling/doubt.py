@@ -118,7 +118,7 @@ class AnswerFeatures(NamedTuple):
     is_short: bool = False
     """Whether it is unlike the copy, and has less than `MAX_MARKED_WORDS` and a third of the copy's words."""
     is_less: bool = False
-    """Whether it has less than `LOST` of the copy's words, and the page was not asked for once more yet."""
+    """Whether it has less than `LOST` of the copy's words, and is the first such answer of the cycle."""
     is_gate: bool = False
     """Whether a new temporary redirect led to a URL with the page's in a parameter (``?ReturnUrl=/page``)."""
 
@@ -533,7 +533,7 @@ class SharedTexts:
             or many_shrunk
             or (is_halved and was_doubtful and not is_once_more and not is_over),
             is_short=is_short and bits >= UNLIKE_BITS,
-            is_less=0 < words_share < LOST and not was_doubtful and not is_over,
+            is_less=0 < words_share < LOST and not (was_doubtful or is_once_more or is_over),
             is_gate=is_gate,
         )
         earlier: list[Changed] = []
@@ -548,7 +548,7 @@ class SharedTexts:
                 earlier += self._to_take_back(pages, copy.page)
         if (reason := reason_of(answer)) == ONCE_MORE:
             self._asked_once_more.add(copy.page)
-            return Doubt(reason)
+            return Doubt(reason, taken_back=earlier)
         # Near texts differ the next time, and so do halved ones; translations and other pages are no blocks.
         is_other = is_near or many_halved or many_shrunk or answer.is_other_language or answer.is_of_another
         return Doubt(reason, reason is not None and page.words > 0 and (many_share or not is_other), earlier)

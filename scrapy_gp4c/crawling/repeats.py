@@ -471,16 +471,16 @@ class Repeats:
             f"{trap.site}/{trap.prefix} is no trap any more: its new pages have texts of their own."
             for trap in ended
         ]
+        examples = [tally.examples[-1] for tally in self._tallies.values() if tally.repeats]
+        lines += filter(None, (self._find_trap(url) for url in dict.fromkeys(examples)))
         for url, scope in alike.items():
-            if self.trap_of(url) is None:
+            if self.trap_of(url) is None:  # the line of a trap says more
                 tally = self._tallies[scope]
                 lines.append(
                     f"{tally.repeats:,} of {counted(tally.pages, 'new page')} in "
                     f"{scope.site}/{scope.prefix}, such as {url}, have texts of other pages, and "
                     f"may be visited for nothing. {remedy_of(tally.examples)}."
                 )
-        examples = [tally.examples[-1] for tally in self._tallies.values() if tally.repeats]
-        lines += filter(None, (self._find_trap(url) for url in dict.fromkeys(examples)))
         most = sorted(self._before.items(), key=lambda item: item[1][1])[-MAX_SCOPES:]
         if most or ended:
             traps = [list(trap) for trap in self._taken]

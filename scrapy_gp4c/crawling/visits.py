@@ -764,6 +764,10 @@ def known_copy(cycle: Cycle, claim: Claim, *, is_redirected: bool = True) -> Kno
     needs_text = measuring is not None and measuring.lacks(page, row)
     if archive is not None:  # of a page that was not delivered, another copy is compared word by word
         needs_text |= page in cycle.deliveries.pages or archive.lacks(row)
+    was_doubtful = page in cycle.asked_again or (
+        # A cycle that was cut short did not ask once more.
+        row.outcome == DOUBTFUL and store.answer(page).error != ONCE_MORE
+    )
     return KnownCopy(
         page,
         row.fingerprint if row.has_copy else None,
@@ -773,7 +777,7 @@ def known_copy(cycle: Cycle, claim: Claim, *, is_redirected: bool = True) -> Kno
         rule,
         cycle.distance_bits(rule),
         is_redirected and cycle.was_redirected(page),
-        row.outcome == DOUBTFUL or page in cycle.asked_again,
+        was_doubtful,
         row.outcome == EXCLUDED,
     )
 

@@ -37,10 +37,12 @@ _COUNT_KEY: Final = re.compile(
     r"(?:page[-_]?)?(?:views?|viewers|watchers|hits|visits|visitors|impressions|online|likes|followers)(?:[-_]?(?:count|total|number|users|now))?",
     re.I,
 )
-_LIMIT_KEY: Final = re.compile(r"(?:x[-_]?)?rate[-_]?limits?(?:[-_]?\w+)?", re.I)
+_LEFT_KEY: Final = re.compile(r"(?:x[-_]?)?rate[-_]?limits?[-_]?(?:remaining|reset|used|left)", re.I)
+"""Key of how many requests a client has left; the limit itself may be that of a plan to buy."""
 _SERVER_KEY: Final = re.compile(
-    f"{_LIMIT_KEY.pattern}|cache|debug|trac(?:e|ing)|timings?|profil(?:er|ing)", re.I
+    r"(?:x[-_]?)?rate[-_]?limits?(?:[-_]?\w+)?|cache|debug|trac(?:e|ing)|timings?|profil(?:er|ing)", re.I
 )
+_CACHE_KEY: Final = re.compile("(?:^|[-_])[Cc]ache|[a-z]Cache")
 _CACHE_STATE: Final = re.compile("hit|miss|stale|bypass|expired|dynamic|revalidated", re.I)
 _OWN_DATE_KEY: Final = re.compile(
     "updat|modif|lastmod|build|chang|creat|pub|post|seen|fetch|check|sync|generat|crawl|index|retriev|scrap|stamp|visit"
@@ -226,13 +228,13 @@ def _is_noise(key: str, value: object) -> bool:
     if isinstance(value, str) and _HOST_KEY.fullmatch(key):
         return len(value) >= 6 or any(map(str.isdigit, value))
     if isinstance(value, str) and _CACHE_STATE.fullmatch(value) is not None:
-        return "cache" in key.lower()
+        return _CACHE_KEY.search(key) is not None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if _CLOCK_KEY.fullmatch(key):
         return is_number or (
             isinstance(value, str) and value[:1].isdigit() and value[-1] != "%" and " - " not in value
         )
-    return is_number and (_COUNT_KEY.fullmatch(key) or _LIMIT_KEY.fullmatch(key)) is not None
+    return is_number and (_COUNT_KEY.fullmatch(key) or _LEFT_KEY.fullmatch(key)) is not None
 
 
 def _values(data: Any) -> str:

@@ -86,16 +86,13 @@ _LABELS: Final = [  # each begins with a text, which makes it fast
 # What may be left out. The time of a selector is that of its parts, for each element of a page: only those
 # are asked that may be there, by the page's tags. Names of classes and ids are sought in these, too.
 _CANDIDATES_BY_TAG: Final = _by_tag(
-    *("main", "article", "nav", "header", "footer", "aside", "time", "amp-ad", "amp-embed", "dialog")
+    *("main", "article", "nav", "footer", "aside", "time", "amp-ad", "amp-embed", "dialog:not([open])")
 )
-_CART_PATH: Final = "/cart"
 _CANDIDATES_BY_ATTRIBUTE: Final = {
     b"role": "[role]",
     b"hidden": "[hidden]",
     b"style": "[style*=none i]",
     b"visibility": "[style*=visibility i]",
-    b"hreflang": "a[hreflang]",
-    _CART_PATH.encode(): f"a[href*='{_CART_PATH}']",
 }
 _MOST_NAMES: Final = 64
 _FILES: Final = frozenset(
@@ -216,14 +213,12 @@ OTHER_PAGES_NAME: Final = (
     r"|most-?(?:read|viewed|popular|shared)|recently-?viewed|trending"
 )
 """Pattern of names of parts that are about other pages."""
-_ABOUT_SITE: Final = (
-    "(?:weather|wetter|meteo|quotes?|polls?|stocks?|clock|currency|exchange-?rates?|radio|horoscope|visitors?|counter"
-    "|newsletter|share|social)"
+_OF_WIDGET: Final = (
+    "(?:weather|wetter|meteo|quotes?|polls?|stocks?|clock|currency|radio|visitors?|newsletter|share|social)"
 )
-"""Pattern of what boxes beside the content of all pages of a site are about."""
 _OTHER_PAGES_NAME: Final = re.compile(
-    rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|{_ABOUT_SITE}[-_]?(?:widget|box|bar|block|info)|(?:widget|box|block)[-_]?{_ABOUT_SITE}"
-    r"|testimonials?|(?:who-?is-?|whos-?|users?-?)?online-?(?:list|users)|(?:live-?)?chat[-_]?(?:launcher|bubble|widget|button|box)|random-?(?:quote|tip|fact|image)s?"
+    rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:widget|box|bar|block|info)"
+    rf"|{_OF_WIDGET}[-_]?widget|widget[-_]?{_OF_WIDGET}|testimonials?|(?:who-?is-?|whos-?|users?-?)?online-?(?:list|users)|(?:live-?)?chat[-_]?(?:launcher|bubble|widget|button|box)|random-?(?:quote|tip|fact|image)s?"
     r"|(?:quote|tip|fact|word|joke|thought)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)|captcha|breaking-?news|news-?ticker)(?:[-_][\w-]*)?"
     r"|(?:mini|header|site|top|nav)[-_]?(?:cart|basket|bag)|(?:cart|basket|bag)[-_](?:icon|toggle|widget|bubble|count)(?:[-_][\w-]*)?"
 )
@@ -236,7 +231,6 @@ _STRIP_NAME: Final = re.compile(
     "|(?:(?:news|stock|market)[-_]?)?ticker"
 )
 """Names of strips above a page that each page of a site has: greetings, offers, the date, rates of shares."""
-_LAYOUT_NAME: Final = re.compile(r"\w[-_]sidebar|sidebar[-_]\w")
 _STATE_NAME: Final = re.compile(
     r"(?:[\w-]+(?:--|__))?(?:(?:is|has|status|state|product|item|day)[-_])?(?:sold[-_]?out|(?:out[-_]?of|in|no|low)[-_]?stock"
     r"|(?:un|not[-_]?)?available|back[-_]?order(?:ed)?|discontinued|cancell?ed|(?:fully[-_]?)?booked|reserved|occupied|vacant)"
@@ -445,6 +439,9 @@ def _parsed(html: str) -> _Parsed:
         if similar:
             left_out += similar
             text = document.text(separator=SEPARATOR, strip=True)
+        if SIDEBAR not in kept_reasons and (head := [*_take_out_head(document, markup)]):
+            left_out += head
+            text = document.text(separator=SEPARATOR, strip=True)
         too_much = _excessive_reasons(left_out, text)
         if not too_much:
             break
@@ -468,22 +465,29 @@ def _parsed(html: str) -> _Parsed:
 
 
 def _contacts(left_out: list[LeftOut]) -> Iterator[str]:
-    """Yield hours of opening, phone numbers and mail addresses in a footer, often said nowhere else."""
+    """Yield hours of opening, phone numbers and mail addresses of footers, which often no other part says."""
     for reason, text in left_out:
         if reason == FOOTER:
             # To try the long pattern at each character would take a tenth of a small page's time.
-            contacts = (_CONTACT.match(text, run.start()) for run in _NUMBER_BEGIN.finditer(text))
-            yield from (contact[0] for contact in contacts if contact is not None)
+            matches = [_CONTACT.match(text, run.start()) for run in _NUMBER_BEGIN.finditer(text)]
+            contacts = [match for match in matches if match is not None]
+            are_hours = sum(contact.lastgroup == "hours" for contact in contacts) > 1  # one: "items 1-20"
+            for contact in contacts:
+                is_phone = sum(map(str.isdigit, contact[0])) >= _FEWEST_DIGITS
+                if {"hours": are_hours, "clocks": True, "phone": is_phone}[contact.lastgroup or ""]:
+                    yield contact[0]
             yield from _MAIL.findall(text) if "@" in text else ()
 
 
-_HALF: Final = r"(?:\s?(?:[ap]\.?m\.?|uhr|h))?"
+_HALF: Final = r"(?:\s?[ap]\.?m\b\.?|\s?uhr\b|\s?h\b)?"
+_OPENING: Final = rf"(?:[0-2]?\d[:.h][0-5]\d{_HALF}|[01]?\d\s?[ap]\.?m\b\.?)"
 _CONTACT: Final = re.compile(
-    rf"(?<![\w./:+-])(?:[0-2]?\d{_HALF}\s?{RANGE}\s?[0-2]?\d{_HALF}"
-    rf"|[0-2]?\d[:.h][0-5]\d{_HALF}\s?{RANGE}\s?[0-2]?\d[:.h][0-5]\d{_HALF}"
-    r"|(?:\+|0|\()\d{0,4}[) -][\d() -]{4,18}\d)(?![\w/:-]|\.\d)",
+    rf"(?<![\w./:+-])(?:(?P<hours>[0-2]?\d\s?[-–—]\s?[0-2]?\d{_HALF})|(?P<clocks>{_OPENING}\s?{RANGE}\s?{_OPENING})"
+    r"|(?P<phone>(?:\+\d|\(?0[1-9])\d{0,4}[) /-]?[\d() /-]{4,18}\d))(?![\w/:-]|\.\d)",
     re.I,
 )
+_FEWEST_DIGITS: Final = 9
+"""Fewest digits of a phone number with the code of its area or country."""
 _NUMBER_BEGIN: Final = re.compile(r"[\d+(]+")
 _MAIL: Final = re.compile(r"[\w.+-]{1,40}@[\w-]{1,40}\.[\w.-]{1,20}")
 
@@ -492,13 +496,14 @@ def _stated_data(source: bytes) -> Iterator[str]:
     """Yield price, availability and days that the page's JSON-LD states of one thing, such as an event."""
     for script in _JSON_LD.findall(source) if b"ld+json" in source else ():
         if script.count(b'"offers"') <= 1 and b'"ItemList"' not in script:
-            values = (value.rpartition(b"/")[2] for value in _STATED_VALUE.findall(script))
-            yield "".join(f"{DATED}{value.decode('utf-8', 'replace')} " for value in values)
+            for quoted, bare in _STATED_VALUE.findall(script):
+                value = (quoted or bare).decode("utf-8", "replace")
+                yield DATED + (value.rpartition("/")[2] if value.startswith("http") else value)
 
 
-_JSON_LD: Final = re.compile(rb"<script\b[^>]{0,200}\bld\+json[^>]{0,200}>([^<]*)")
+_JSON_LD: Final = re.compile(rb"<script\b[^>]{0,200}\bld\+json[^>]{0,200}>(.*?)</script", re.S | re.I)
 _STATED_VALUE: Final = re.compile(
-    rb'"(?:price|lowPrice|highPrice|availability|eventStatus|startDate|endDate|validThrough)"\s*:\s*"?([^",\s}\]]{1,80})'
+    rb'"(?:price|lowPrice|highPrice|availability|eventStatus|startDate|endDate)"\s*:\s*(?:"([^"]{1,80})"|([^",\s}\]]{1,80}))'
 )
 
 
@@ -840,16 +845,19 @@ def _take_out(
             _mark_named(node)
     if b"ookie" in source and all(reason != CONSENT for reason, _ in candidates):
         candidates += [(CONSENT, node) for node in _notices(document)]
+    around_headlines = set[int]()
+    if any(reason == SIDEBAR for reason, _ in candidates):
+        for headline in _SELECTOR.find("h1", document)[:_MOST_LOUD]:
+            around_headlines.update(one.mem_id for one in _ancestors(headline))
     for reason, node in candidates:
         if (
             reason is None
             or reason in kept_reasons
+            # A note of documentation; a box of the whole page.
             or (
                 reason == SIDEBAR
-                and mains
-                and (node.tag == "header" or _is_inside(node, mains, in_main))
-                and _LAYOUT_NAME.search(node.attributes.get("class") or "") is None
-            )  # a note of documentation; the main part begins behind a page's header
+                and (node.mem_id in around_headlines or (mains and _is_inside(node, mains, in_main)))
+            )
         ):
             continue
         if not (taken and _is_inside(node, taken, inside)):
@@ -919,42 +927,16 @@ def _reason(node: LexborNode) -> str | None:
     if tag in ("amp-ad", "amp-embed") or any(map(_is_ad_attribute, attributes.items())):
         return ADVERTISEMENT
     style = (attributes.get("style") or "").replace(" ", "").lower()
-    is_dialog = tag == "dialog" or role == "dialog"  # a script shows it over the page
+    is_dialog = role == "dialog" or (tag == "dialog" and "open" not in attributes)  # a script shows it
     if is_dialog or "hidden" in attributes or "display:none" in style or "visibility:hidden" in style:
         return HIDDEN
-    if tag == "nav" or role == "navigation" or (tag == "a" and _is_of_frame(node, attributes)):
+    if tag == "nav" or role == "navigation":
         return NAVIGATION
     if role == "contentinfo" or (tag == "footer" and _is_near_body(node, 2)):
         return FOOTER
     if tag == "aside" or role == "complementary":
         return SIDEBAR
-    if role == "banner" or (tag == "header" and _is_near_body(node, 2)):
-        return None if _SELECTOR.find("h1", node) else SIDEBAR
     return None
-
-
-def _is_of_frame(link: LexborNode, attributes: dict[str, str | None]) -> bool:
-    """Whether a link leads to the visitor's cart, or to the page in another language: one beside others."""
-    language = attributes.get("hreflang")
-    if not language:
-        return (attributes.get("href") or "").rstrip("/").endswith(_CART_PATH)
-    above = link.parent
-    item = above if above is not None and above.tag == "li" else link
-    siblings = (*_elements(item.prev, "prev"), *_elements(item.next, "next"))
-    return any((_language(one) or language) != language for one in siblings)
-
-
-def _elements(node: LexborNode | None, direction: str) -> list[LexborNode]:
-    """Return the first element among a node and those before or behind it; ``[]`` if there is none."""
-    while node is not None and (node.tag or "-").startswith("-"):
-        node = getattr(node, direction)
-    return [] if node is None else [node]
-
-
-def _language(item: LexborNode) -> str | None:
-    """Return the language of a link, or of the link that an item of a list begins with."""
-    links = _elements(item.child, "next") if item.tag == "li" else [item]
-    return links[0].attributes.get("hreflang") if links else None
 
 
 @lru_cache(4096)
@@ -1247,16 +1229,13 @@ def _main_part(
     all_mains = [node for node in nodes if _is_main(node, has_role)]
     mains = [one for one in all_mains if one.tag != "article" or one.attributes.get("role") == "main"]
     mains = mains or all_mains
-    if not mains and (likely := _likely_main(document)) is not None:
-        mains = [likely]
     if len(mains) != 1:
         return text, (document,)
     title = next((node for node in nodes if node.tag == "title"), None)
     main_ids, inside = {main.mem_id for main in all_mains}, dict[int, bool]()
     loud = [node for node in nodes if node.tag != "title" and not _is_main(node, has_role)][:_MOST_LOUD]
     loud = [node for node in loud if not _is_inside(node, main_ids, inside)]
-    before = _before_main(mains[0]) if all_mains else ()
-    roots = (*([] if title is None else [title]), *loud, *before, mains[0])
+    roots = (*([] if title is None else [title]), *loud, *_before_main(mains[0]), mains[0])
     texts = [root.text(separator=SEPARATOR, strip=True) for root in roots]
     size = len(text) - sum(map(len, texts))
     total = len(text) + sum(len(one.text) for one in left_out)
@@ -1269,26 +1248,42 @@ def _main_part(
     return SEPARATOR.join(texts), roots
 
 
-def _likely_main(document: LexborNode) -> LexborNode | None:
-    """Return the smallest element with the headline and two thirds of the text outside links.
+def _take_out_head(document: LexborNode, markup: _Markup) -> Iterator[LeftOut]:
+    """Remove what stands before the likely main part of a page that marks none; yields the texts.
 
-    None: there is no headline, or that is the whole page.
+    That is the smallest element with the headline and two thirds of the text outside links. Notices stay.
     """
-    headlines = [one for one in _SELECTOR.find("h1", document) if not _SELECTOR.find("a", one)]
-    if not headlines or (body := document.css_first("body")) is None:
-        return None
-    node, missing = headlines[0], 2 * _unlinked_size(body) / 3 - _unlinked_size(headlines[0])
-    while (above := node.parent) is not None and above.tag not in ("body", "html"):
-        missing -= sum(map(_unlinked_size, _siblings(node)))
-        if missing <= 0:
-            return above
+    if not markup.tags.isdisjoint(("main", "article")) or _SELECTOR.find("[role=main]", document):
+        return
+    body = document.css_first("body")
+    headline = next((h1 for h1 in _SELECTOR.find("h1", document) if not _SELECTOR.find("a", h1)), None)
+    if body is None or headline is None:
+        return
+    node, missing = headline, 2 * _unlinked_size(body) / 3 - _unlinked_size(headline)
+    for above in _ancestors(headline):
+        if missing > 0:
+            missing -= sum(map(_unlinked_size, _siblings(node)))
+        elif above.tag != "html":
+            for part in [one for one in _siblings(node, ("prev",)) if not (one.tag or "-").startswith("-")]:
+                names = names_of(*map(part.attributes.get, ("class", "id", "role")))
+                if _NOTICE_NAME.search(" ".join(names)) is None:
+                    yield LeftOut(SIDEBAR, part.text(separator=" ", strip=True))
+                    part.decompose()
         node = above
-    return None
 
 
-def _siblings(node: LexborNode) -> Iterator[LexborNode]:
+_NOTICE_NAME: Final = re.compile("alert|notice|warning|message|status|emergency|incident|notification")
+
+
+def _ancestors(node: LexborNode) -> Iterator[LexborNode]:
+    while (above := node.parent) is not None:
+        yield above
+        node = above
+
+
+def _siblings(node: LexborNode, directions: Iterable[str] = ("prev", "next")) -> Iterator[LexborNode]:
     """Yield the other children of a node's parent, texts included."""
-    for direction in ("prev", "next"):
+    for direction in directions:
         one = getattr(node, direction)
         while one is not None:
             yield one

@@ -52,12 +52,12 @@ _SESSION_NAMES: Final = re.compile(
 _SESSION_VALUE: Final = re.compile(r"[0-9a-f]{24,64}|(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[0-9A-Za-z_-]{24,64}")
 _CACHE_BUSTER: Final = re.compile(
     r"(?:_|_dc|cb|rnd|rand(?:om)?|_?no[-_]?cache|cache[-_]?bust(?:er|ing)?)=(?:1[5-9]\d{8}(?:\d{3}){0,2}|0\.\d{6,20})"
-    r"|(?![xy]=|[a-z_]*(?:lat|lng|lon))[a-z_]+=0\.\d{15,20}",
+    r"|(?:[a-z]{0,2}_?|.*rand.*|.*cache.*)(?<![xyzp])(?<!re)(?<!im)=0\.\d{15,20}",
     re.IGNORECASE,
 )
 """Parameter that keeps caches from answering: the Unix time or a random number, as jQuery's ``_`` has it.
 
-Of any name but those of coordinates, a number with as many digits as Math.random() of JavaScript gives."""
+Of a short name, but for coordinates, a number with as many digits as Math.random() of JavaScript gives."""
 _link_finders: Final = tuple(
     re.compile(pattern).findall
     for pattern in (  # each begins with a text, which makes it fast

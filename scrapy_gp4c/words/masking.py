@@ -858,8 +858,6 @@ _NUMBER_SIGNS: Final = " .,'+#()"
 _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 _OTHER_DIGITS: Final = re.compile("[٠-٩۰-۹०-९০-৯੦-੯૦-૯୦-୯௦-௯౦-౯೦-೯൦-൯๐-๙໐-໙༠-༩၀-၉០-៩０-９]")
 _PLAIN_DIGITS: Final = {code: str(int(chr(code))) for code in range(0x660, 0x10000) if chr(code).isdecimal()}
-_OF_QUOTE: Final = re.compile(r"[0-9]%?\s?[▲▼△▽]")
-"""Arrow behind a number of a market; several in one text are a ticker beside a page's own text."""
 _SHOWN_NUMBER: Final = re.compile(
     r"\d++(?>(?:[.,'’٬٫\s]\d{3})*)(?>(?:[.,٫]\d{1,2})?)(?>(?:\s?[km]\b)?)(?:\s([^\W\d]++))?", re.I
 )
@@ -873,9 +871,7 @@ _STEM: Final = 6
 _FORUM_STEMS: Final = frozenset(word[:_STEM] for word in _FORUM)
 _PEOPLE: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
 _VISITS: Final = _AUDIENCE.union(*(WORDS[name].split() for name in ("visits", "people", "reactions")))
-_COUNT_LABELS: Final = VIEWS.union(
-    *(WORDS[name].split() for name in ("reactions", "unspaced_counts", "networks"))
-)
+_COUNT_LABELS: Final = VIEWS.union(WORDS["reactions"].split(), WORDS["unspaced_counts"].split())
 """Labels of the counters of an article, before a number in an element of its own."""
 _COUNTER_WORDS: Final = _VISITS.union(_FORUM, _WATCHING, _OFTEN, re.split(r"[|\s]+", WORDS["carts"])) - {""}
 _CART: Final = re.compile(
@@ -1012,8 +1008,6 @@ def _with_clock_signs(text: str, plain: str, begin: int, end: int, separator: st
     shown, piece = text[begin:end], plain[begin:end].lower()
     if piece[-1] in "=? " and _SUM.search(piece) is not None:
         return _SHOWN_NUMBER.sub(_clock, shown) if _sums(plain) == 1 else ""
-    if not piece.isascii() and len(_OF_QUOTE.findall(piece)) > 1:
-        return f"{CLOCK_BEGIN}{shown}{CLOCK_END}"
     words = piece.translate(_NO_DIGITS)
     if not words.strip(_NUMBER_SIGNS):  # label and number in elements of their own
         before, after = plain[max(begin - _LONGEST_COUNTER, 0) : begin], plain[end : end + _LONGEST_COUNTER]

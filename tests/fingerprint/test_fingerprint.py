@@ -247,6 +247,47 @@ def test_the_likely_main_part_has_the_headline_and_most_text() -> None:
     assert len({html_content(logo.format(price)).text for price in ("81.2", "80.9")}) == 2
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        "<div><div><h1>Lamp</h1><p>{text}</p></div><div>Price: {word} EUR</div></div>",
+        "<h1>Blog</h1><div class=post><header><h2>{word}</h2></header><p>{text}</p></div>",
+        "<header><h2>Status: {word}</h2></header><div><p>{text}</p></div>",
+        "<div class=notice>The quay is {word}</div><div><h1>Ferry</h1><p>{text}</p></div>",
+        "<div class=ticker><h1>Quote</h1><p>{word}</p></div><p>{text}</p>",
+        "<div class=wp-block-quote>{word}</div><p>{text}</p>",
+        "<div class=stock-info>{word}</div><p>{text}</p>",
+        "<dialog open>{word}</dialog><p>{text}</p>",
+        "<footer>Mon - Fri 9-{word}, Sat 9-12</footer><p>{text}</p>",
+        "<footer>Call 0301 234{word}99</footer><p>{text}</p>",
+    ],
+)
+def test_what_may_be_said_nowhere_else_counts(part: str) -> None:
+    """Parts beside headline and text, headers of entries and notices are no furniture of the site."""
+    text = "It leaves at noon from the north quay. " * 5
+    assert len({fingerprint(page(part.format(text=text, word=word))) for word in (17, 18)}) == 2
+
+
+@pytest.mark.parametrize(
+    "counter", ["12 and {} guests", "items 1-{}", "{} / 99 files", "Visitors: 0001{} 456"]
+)
+def test_counters_of_a_footer_are_no_hours_and_phones(counter: str) -> None:
+    """Hours have minutes, or stand in a list; phone numbers have nine digits."""
+    text = "It leaves at noon from the north quay. " * 5
+    footer = f"<p>{text}</p><footer>About us. {counter}</footer>"
+    assert len({fingerprint(page(footer.format(number))) for number in (17, 18)}) == 1
+
+
+def test_comments_above_a_table_alone_may_be_stamps() -> None:
+    """A row that begins with ``#`` counts, whatever hour it has."""
+    head = "# exported 2026-11-10 06:15:04 by job {}\n"
+    rows = "#,name,start\n#3,Train 3,10:33,{}\n"
+    texts = [head.format(job) + rows.format(state) for job, state in ((1, "late"), (2, "late"), (2, "early"))]
+    csv = [TextResponse(URL, body=text.encode(), headers={"Content-Type": "text/csv"}) for text in texts]
+    one, same, other = map(fingerprint, csv)
+    assert one == same != other
+
+
 def test_a_date_is_masked_or_kept_by_its_label_and_its_seconds() -> None:
     """A time under the label "Date" is a statement; one with odd seconds was read by a machine."""
     event = (

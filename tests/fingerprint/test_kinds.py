@@ -183,8 +183,6 @@ def test_names_that_only_contain_a_word_are_content(name: str) -> None:
         "<div class='cookie-banner'>{}</div>",
         "<div role='dialog'><p>We use cookies.</p>{}</div>",
         "<aside>{}</aside>",
-        f"<main><p>{filler(60)}</p><aside class=layout-sidebar>{{}}</aside></main>",
-        "<ul><li><a hreflang=en href=/en>{}</a><li><a hreflang=fr>Français</a></ul>",
         "<div role='complementary'>{}</div>",
         "<nav>{}</nav>",
         "<footer>{}</footer>",
@@ -640,11 +638,9 @@ def test_a_date_in_a_sentence_counts_in_feeds_and_plain_texts_and_digits_of_any_
         ("<b>Price</b> <i>{}</i> <b>Views</b> <i>90</i>", True),
         ("<i>❤</i> <b>{}</b>", False),
         ("<p>Ultima modifica: 10.11.2026 h. 12.{}</p>", False),
-        ("<p>EUR 1.1{} ▲ 15 | USD 0.9{} ▼ 2</p>", False),
         ("<td>EUR 1.1{} ▲ 15</td>", True),
         ("<p>Palvelimen aika 29.11.2026 8.00.{}</p>", False),
         ("<a class=star-count>★ 1,2{}</a>", False),
-        ("<a href=/cart>{}</a>", False),
         ("<p>You are visitor number {}</p>", False),
         ("<p>Visitors today: {}</p>", False),
         ("<p>{} mal gelesen</p>", False),
@@ -1304,7 +1300,6 @@ def test_a_number_and_its_word_may_stand_in_elements_of_their_own() -> None:
         "<td>{}</td>  <td>просмотров</td>",
         "<i>Hits:</i>\n  <b>{}</b>",
         "<b>3</b> <i>replies</i> <b>{}</b> <i>views</i> <b>2</b> <i>users</i>",
-        "<i>Facebook</i> <b>{}</b> <i>WhatsApp</i> <b>57</b>",
     ):
         pages = [html(f"<p>{filler(60)}</p>{made.format(count)}") for count in ("1,204", "1,377")]
         assert not changed(*pages), made
