@@ -117,7 +117,7 @@ class AnswerFeatures(NamedTuple):
     Not after a text that was doubted before it was believed, as a block is."""
     is_short: bool = False
     """Whether it is unlike the copy, and has less than `MAX_MARKED_WORDS` and a third of the copy's words."""
-    is_less: bool = False
+    lacks_a_fifth: bool = False
     """Whether it has less than `LOST` of the copy's words, and is the first such answer of the cycle."""
     is_gate: bool = False
     """Whether a new temporary redirect led to a URL with the page's in a parameter (``?ReturnUrl=/page``)."""
@@ -255,7 +255,7 @@ RULES: Final = (
     ),
     Rule(
         ONCE_MORE,
-        lambda answer: answer.is_less,
+        lambda answer: answer.lacks_a_fifth,
         "github.com/thp/urlwatch/issues/22: changes that are taken back in the next run",
     ),
 )
@@ -344,7 +344,7 @@ class SharedTexts:
         self.sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
         """Site, or "" for all, and text or URL -> fingerprint of copy -> changed page that came to it."""
         self._new_texts: dict[str, dict[int, NewText]] = {}
-        """Site, or "" for all -> last changed page -> its new text."""
+        """Site, or "" for all -> page -> its new text; the page that changed last is the last."""
         self._asked_once_more: set[int] = set()
         """Pages with an answer of this cycle that was doubtful because of `ONCE_MORE` alone."""
         self.unchanged: dict[tuple[str, int], int | None] = {}
@@ -513,7 +513,7 @@ class SharedTexts:
         )
         many_shrunk = are_near(len(near.shrunk), visited, visited)
         is_once_more = copy.page in self._asked_once_more
-        is_over = len(self._returned[site]) >= MIN_NEAR_PAGES
+        block_has_ended = len(self._returned[site]) >= MIN_NEAR_PAGES
         answer = AnswerFeatures(
             headers=headers,
             words=notes.words if page.kind == "bytes" and response.body else page.words,  # bytes have none
@@ -531,9 +531,9 @@ class SharedTexts:
             is_near=is_near,
             is_halved=many_halved
             or many_shrunk
-            or (is_halved and was_doubtful and not is_once_more and not is_over),
+            or (is_halved and was_doubtful and not is_once_more and not block_has_ended),
             is_short=is_short and bits >= UNLIKE_BITS,
-            is_less=0 < words_share < LOST and not (was_doubtful or is_once_more or is_over),
+            lacks_a_fifth=0 < words_share < LOST and not (was_doubtful or is_once_more or block_has_ended),
             is_gate=is_gate,
         )
         earlier: list[Changed] = []

@@ -450,7 +450,7 @@ def _parsed(html: str) -> _Parsed:
     if OUTSIDE not in kept_reasons:
         text, roots = _main_part(document, markup, text, left_out)
     text = marked_prose(_CLOSED_UP.sub("", text), SEPARATOR)
-    said = [*_contacts(left_out), *_stated_data(source), _form(text, roots, markup.tags)]
+    said = [*_contacts(left_out), *_offers_and_events(source), _form(text, roots, markup.tags)]
     form = " ".join(filter(None, said))
     text = f"{text} {form}" if form else text
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
@@ -492,8 +492,8 @@ _NUMBER_BEGIN: Final = re.compile(r"[\d+(]+")
 _MAIL: Final = re.compile(r"[\w.+-]{1,40}@[\w-]{1,40}\.[\w.-]{1,20}")
 
 
-def _stated_data(source: bytes) -> Iterator[str]:
-    """Yield price, availability and days that the page's JSON-LD states of one thing, such as an event."""
+def _offers_and_events(source: bytes) -> Iterator[str]:
+    """Yield price, availability and days in JSON-LD, which a script may show; none of lists of offers."""
     for script in _JSON_LD.findall(source) if b"ld+json" in source else ():
         if script.count(b'"offers"') <= 1 and b'"ItemList"' not in script:
             for quoted, bare in _STATED_VALUE.findall(script):

@@ -209,7 +209,7 @@ class Ranking(Protocol):
 
 @runtime_checkable
 class Sampled(Protocol):
-    """Optional method of `Evidence` with many pages: scores of a sample say which others may be the best."""
+    """Evidence of many pages that can give a sample of its candidates, to tell what scores are high."""
 
     def sample(self) -> tuple[Block, float] | None:
         """Return some candidates from all over, and their share of all; None: reading all is as fast."""

@@ -195,7 +195,7 @@ class Best:
     """
 
     def __init__(self, k: int, slack_rows: int = SLACK_ROWS, cut: float | None = None) -> None:
-        """``cut``: score below which pages are left out, though they may be among the k best."""
+        """``cut``: score below which pages are left out, so that fewer than k may be left."""
         self._k = k
         self._slack_rows = slack_rows
         self._parts: list[Ranked] = []
