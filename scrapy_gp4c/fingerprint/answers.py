@@ -40,10 +40,6 @@ _PDF_CLOCKS: Final = re.compile(
 )
 
 _CSV_QUOTED: Final = re.compile(r'"[^"]*"')
-_COMMENTS: Final = re.compile(r"\A(?:#\s.*\n)+")
-"""Comments above the header of a CSV file."""
-_STAMPED: Final = re.compile(r"^.*\d{4}.*\d:[0-5]\d.*\n", re.M)
-"""Comment that says at which hour of which day the file was made."""
 _FEED_NOISE: Final = (
     "generator",
     "lastBuildDate",
@@ -148,8 +144,6 @@ def _csv(source: str, delimiter: str | None) -> str:
         head = _CSV_QUOTED.sub("", source[:4096])
         first = head.lstrip().partition("\n")[0]
         delimiter = max(",;\t|", key=lambda sign: (first.count(sign), head.count(sign)))
-    if (comments := _COMMENTS.match(source)) is not None:
-        source = _STAMPED.sub("", comments[0]) + source[comments.end() :]
     rows = csv.reader(io.StringIO(source), delimiter=delimiter, skipinitialspace=True)
     try:
         header = next(rows, [])

@@ -42,8 +42,8 @@ _LEFT_KEY: Final = re.compile(r"(?:x[-_]?)?rate[-_]?limits?[-_]?(?:remaining|res
 _SERVER_KEY: Final = re.compile(
     r"(?:x[-_]?)?rate[-_]?limits?(?:[-_]?\w+)?|cache|debug|trac(?:e|ing)|timings?|profil(?:er|ing)", re.I
 )
-_CACHE_KEY: Final = re.compile("(?:^|[-_])[Cc]ache|[a-z]Cache")
-_CACHE_STATE: Final = re.compile("hit|miss|stale|bypass|expired|dynamic|revalidated", re.I)
+_CACHE_KEY: Final = re.compile("(?:x[-_]?)?cache(?:[-_]?(?:status|state|hit))?", re.I)
+_CACHE_STATE: Final = re.compile("hit|miss", re.I)
 _OWN_DATE_KEY: Final = re.compile(
     "updat|modif|lastmod|build|chang|creat|pub|post|seen|fetch|check|sync|generat|crawl|index|retriev|scrap|stamp|visit"
     "|access|refresh|cach|expir|now|activ|issued|render",
@@ -228,7 +228,7 @@ def _is_noise(key: str, value: object) -> bool:
     if isinstance(value, str) and _HOST_KEY.fullmatch(key):
         return len(value) >= 6 or any(map(str.isdigit, value))
     if isinstance(value, str) and _CACHE_STATE.fullmatch(value) is not None:
-        return _CACHE_KEY.search(key) is not None
+        return _CACHE_KEY.fullmatch(key) is not None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if _CLOCK_KEY.fullmatch(key):
         return is_number or (

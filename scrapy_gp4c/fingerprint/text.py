@@ -88,12 +88,7 @@ _LABELS: Final = [  # each begins with a text, which makes it fast
 _CANDIDATES_BY_TAG: Final = _by_tag(
     *("main", "article", "nav", "footer", "aside", "time", "amp-ad", "amp-embed", "dialog:not([open])")
 )
-_CANDIDATES_BY_ATTRIBUTE: Final = {
-    b"role": "[role]",
-    b"hidden": "[hidden]",
-    b"style": "[style*=none i]",
-    b"visibility": "[style*=visibility i]",
-}
+_CANDIDATES_BY_ATTRIBUTE: Final = {b"role": "[role]", b"hidden": "[hidden]", b"style": "[style*=none i]"}
 _MOST_NAMES: Final = 64
 _FILES: Final = frozenset(
     (
@@ -166,7 +161,7 @@ _DATED_NAME: Final = re.compile(
     r"|effective|ship\w*|exam|until|from|check-?(?:in|out))(?:-|$)"
 )
 _COUNT_NAME: Final = re.compile(
-    r"(?:[\w-]+-)?(?:likes?|stars?|stargazers?|forks?|shares?|views?|hits?|comments?|visitors?|reads?|readers|watchers|online|(?:mini-?)?cart|basket"
+    r"(?:[\w-]+-)?(?:likes?|stargazers?|shares?|views?|hits?|comments?|visitors?|reads?|readers|watchers|online|(?:mini-?)?cart|basket"
     r"|wish-?list|favou?rites?|compare|upvotes?|followers|subscribers|downloads?)-?(?:count(?:s|er)?|num(?:ber)?|total)"
 )
 _META_NAME: Final = re.compile(
@@ -213,24 +208,15 @@ OTHER_PAGES_NAME: Final = (
     r"|most-?(?:read|viewed|popular|shared)|recently-?viewed|trending"
 )
 """Pattern of names of parts that are about other pages."""
-_OF_WIDGET: Final = (
-    "(?:weather|wetter|meteo|quotes?|polls?|stocks?|clock|currency|radio|visitors?|newsletter|share|social)"
-)
+_OF_WIDGET: Final = "(?:weather|wetter|meteo|clock|visitors?|share|social)"
 _OTHER_PAGES_NAME: Final = re.compile(
     rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:widget|box|bar|block|info)"
-    rf"|{_OF_WIDGET}[-_]?widget|widget[-_]?{_OF_WIDGET}|testimonials?|(?:who-?is-?|whos-?|users?-?)?online-?(?:list|users)|(?:live-?)?chat[-_]?(?:launcher|bubble|widget|button|box)|random-?(?:quote|tip|fact|image)s?"
+    rf"|{_OF_WIDGET}[-_]?widget|widget[-_]?{_OF_WIDGET}|(?:who-?is-?|whos-?|users?-?)?online-?(?:list|users)|(?:live-?)?chat[-_]?(?:launcher|bubble|widget|button)|random-?(?:quote|tip|fact|image)s?"
     r"|(?:quote|tip|fact|word|joke|thought)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)|captcha|breaking-?news|news-?ticker)(?:[-_][\w-]*)?"
     r"|(?:mini|header|site|top|nav)[-_]?(?:cart|basket|bag)|(?:cart|basket|bag)[-_](?:icon|toggle|widget|bubble|count)(?:[-_][\w-]*)?"
 )
-_SIDEBAR_NAME: Final = re.compile(
-    "(?:(?:left|right|primary|secondary|main|page|site|blog|shop|widget)[-_]?)?side-?bar"
-    r"(?:[-_](?:left|right|primary|secondary|inner|area|widgets?|container|wrapper|column|\d))*|widget-area"
-)
-_STRIP_NAME: Final = re.compile(
-    "(?:(?:site|page|header)[-_]?)?(?:top|utility|announcement|promo|greeting|date|user|customer|account)[-_]?bar"
-    "|(?:(?:news|stock|market)[-_]?)?ticker"
-)
-"""Names of strips above a page that each page of a site has: greetings, offers, the date, rates of shares."""
+_STRIP_NAME: Final = re.compile("(?:(?:site|page|header)[-_]?)?(?:top|utility|greeting|date)[-_]?bar")
+"""Names of strips above a page that each page of a site has: the date, a greeting, contacts."""
 _STATE_NAME: Final = re.compile(
     r"(?:[\w-]+(?:--|__))?(?:(?:is|has|status|state|product|item|day)[-_])?(?:sold[-_]?out|(?:out[-_]?of|in|no|low)[-_]?stock"
     r"|(?:un|not[-_]?)?available|back[-_]?order(?:ed)?|discontinued|cancell?ed|(?:fully[-_]?)?booked|reserved|occupied|vacant)"
@@ -249,8 +235,8 @@ _CONSENT_NAME: Final = re.compile(
     r"|onetrust[-_\w]*|cookiebot[-_\w]*|cybot-?cookiebot[-\w]*"
 )
 _COOKIES: Final = re.compile(
-    "ookie|kakor|slapuk|sīkdat|piškot|vafrak|informasjonskaps|ciastecz|galleta|çerez|süti|sušen|kolačić|evästeet"
-    "|bánh quy|бисквит|кук[иі]|колачић|クッキー|쿠키|คุกกี้|कुकी|کوکی|ملفات تعريف|עוגיות"
+    "ookie|slapuk|sīkdat|vafrak|informasjonskaps|ciastecz|galleta|çerez|süti|sušen|kolačić|evästeet"
+    "|bánh quy|кук[иі]|колачић|クッキー|쿠키|คุกกี้|कुकी|کوکی|ملفات تعريف|עוגיות"
 )
 _LONGEST_NOTICE: Final = 1500
 _MOST_DIALOGS: Final = 8
@@ -288,7 +274,7 @@ _ALONE: Final = frozenset(
 )
 """Texts of whole elements that are a time ("yesterday"), or label what follows ("Advertisement")."""
 _COUNTED: Final = frozenset(WORDS["reactions"].split()) | {"k", "m"}
-_COUNT_SIGNS: Final = "👍❤♥♡👁💬⭐"
+_COUNT_SIGNS: Final = "👍❤♥♡👁💬"
 _COUNT_ALONE: Final = re.compile(
     rf"{SEPARATOR}(?=[0-9{_COUNT_SIGNS}])(?:[0-9][0-9.,]{{0,9}}+\s?[km]?\s?[^\W\d][^{SEPARATOR}]{{0,20}}|[{_COUNT_SIGNS}]\ufe0f?\s?[0-9][0-9.,]{{0,9}}+\s?[km]?"
     rf"|[0-3]?\d([-/])[0-3]?\d\1\d\d)(?={SEPARATOR}|\Z)",
@@ -465,9 +451,9 @@ def _parsed(html: str) -> _Parsed:
 
 
 def _contacts(left_out: list[LeftOut]) -> Iterator[str]:
-    """Yield hours of opening, phone numbers and mail addresses of footers, which often no other part says."""
+    """Yield hours of opening, phone numbers and mail addresses of footers, headers and sidebars."""
     for reason, text in left_out:
-        if reason == FOOTER:
+        if reason in (FOOTER, SIDEBAR):
             # To try the long pattern at each character would take a tenth of a small page's time.
             matches = [_CONTACT.match(text, run.start()) for run in _NUMBER_BEGIN.finditer(text)]
             contacts = [match for match in matches if match is not None]
@@ -496,11 +482,12 @@ def _offers_and_events(source: bytes) -> Iterator[str]:
     """Yield price, availability and days in JSON-LD, which a script may show; none of lists of offers."""
     for script in _JSON_LD.findall(source) if b"ld+json" in source else ():
         if script.count(b'"offers"') <= 1 and b'"ItemList"' not in script:
-            for quoted, bare in _STATED_VALUE.findall(script):
+            for quoted, bare in _STATED_VALUE.findall(script)[:_MOST_STATED]:
                 value = (quoted or bare).decode("utf-8", "replace")
                 yield DATED + (value.rpartition("/")[2] if value.startswith("http") else value)
 
 
+_MOST_STATED: Final = 16
 _JSON_LD: Final = re.compile(rb"<script\b[^>]{0,200}\bld\+json[^>]{0,200}>(.*?)</script", re.S | re.I)
 _STATED_VALUE: Final = re.compile(
     rb'"(?:price|lowPrice|highPrice|availability|eventStatus|startDate|endDate)"\s*:\s*(?:"([^"]{1,80})"|([^",\s}\]]{1,80}))'
@@ -783,11 +770,16 @@ def _text_before(node: LexborNode) -> str:
     """Return the text of the element before a node, or before its parent if it is the first there."""
     for one in (node, node.parent):
         before = None if one is None else one.prev
-        while before is not None and not (text := before.text(strip=True)):
+        for _ in range(_MOST_EMPTY):
+            if before is None:
+                break
+            if text := before.text(strip=True):
+                return text
             before = before.prev
-        if before is not None:
-            return text
     return ""
+
+
+_MOST_EMPTY: Final = 4
 
 
 def _mark_clock(node: LexborNode) -> None:
@@ -927,8 +919,8 @@ def _reason(node: LexborNode) -> str | None:
     if tag in ("amp-ad", "amp-embed") or any(map(_is_ad_attribute, attributes.items())):
         return ADVERTISEMENT
     style = (attributes.get("style") or "").replace(" ", "").lower()
-    is_dialog = role == "dialog" or (tag == "dialog" and "open" not in attributes)  # a script shows it
-    if is_dialog or "hidden" in attributes or "display:none" in style or "visibility:hidden" in style:
+    is_closed = tag == "dialog" and "open" not in attributes
+    if is_closed or "hidden" in attributes or "display:none" in style:
         return HIDDEN
     if tag == "nav" or role == "navigation":
         return NAVIGATION
@@ -1190,7 +1182,7 @@ def _reason_of_name(name: str) -> str | None:
         return CONSENT
     if _OTHER_PAGES_NAME.fullmatch(name):
         return OTHER_PAGES
-    return SIDEBAR if _SIDEBAR_NAME.fullmatch(name) or _STRIP_NAME.fullmatch(name) else None
+    return SIDEBAR if _STRIP_NAME.fullmatch(name) else None
 
 
 def names_of(*attributes: str | None) -> Iterator[str]:
@@ -1249,9 +1241,9 @@ def _main_part(
 
 
 def _take_out_head(document: LexborNode, markup: _Markup) -> Iterator[LeftOut]:
-    """Remove what stands before the likely main part of a page that marks none; yields the texts.
+    """Remove headers before the likely main part of a page that marks none; yields their texts.
 
-    That is the smallest element with the headline and two thirds of the text outside links. Notices stay.
+    That is the smallest element with the headline and two thirds of the text outside links.
     """
     if not markup.tags.isdisjoint(("main", "article")) or _SELECTOR.find("[role=main]", document):
         return
@@ -1266,13 +1258,16 @@ def _take_out_head(document: LexborNode, markup: _Markup) -> Iterator[LeftOut]:
         elif above.tag != "html":
             for part in [one for one in _siblings(node, ("prev",)) if not (one.tag or "-").startswith("-")]:
                 names = names_of(*map(part.attributes.get, ("class", "id", "role")))
-                if _NOTICE_NAME.search(" ".join(names)) is None:
+                is_header = part.tag == "header" or any(map(_HEAD_NAME.fullmatch, names))
+                if is_header and not _SELECTOR.find("[role=alert],[role=status]", part):
                     yield LeftOut(SIDEBAR, part.text(separator=" ", strip=True))
                     part.decompose()
         node = above
 
 
-_NOTICE_NAME: Final = re.compile("alert|notice|warning|message|status|emergency|incident|notification")
+_HEAD_NAME: Final = re.compile(
+    "(?:(?:site|page|main|global)[-_]?)?(?:header|masthead|toolbar|branding|banner)"
+)
 
 
 def _ancestors(node: LexborNode) -> Iterator[LexborNode]:

@@ -250,8 +250,6 @@ _DATE_AFTER: Final = re.compile(
 )
 _DAY_BEFORE: Final = re.compile(rf"(?<![\d./-])(\d\d?)\.?\s?[-~]\s?(?:{_WEEKDAY},?\s)?$")
 _FOUR_DIGITS: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
-_EXACT_CLOCK: Final = re.compile(r"\d:[0-5]\d:(?!00|59)[0-5]\d")
-"""Clock that tells odd seconds: it was read by a machine, and is no term that somebody set."""
 _HAS_SECONDS: Final = re.compile(r"\d\d:[0-5]\d:|\d\s?(?:z|utc|gmt)\b|[秒초]")
 _BLANKS: Final = re.compile(r"(\s++)")
 _ONE_WORD: Final = re.compile(LETTERS)
@@ -670,10 +668,8 @@ class _Masks:
 
     def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
         text = match[0]
-        if (
-            kind in _DATES
-            and _EXACT_CLOCK.search(text) is None
-            and is_dated(before, match.string[match.end() : match.end() + 40], " ".join((text, *words)))
+        if kind in _DATES and is_dated(
+            before, match.string[match.end() : match.end() + 40], " ".join((text, *words))
         ):
             return False
         if kind in _DATES and (self._is_listing or self._is_of_law(before, text)):
@@ -871,7 +867,7 @@ _STEM: Final = 6
 _FORUM_STEMS: Final = frozenset(word[:_STEM] for word in _FORUM)
 _PEOPLE: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
 _VISITS: Final = _AUDIENCE.union(*(WORDS[name].split() for name in ("visits", "people", "reactions")))
-_COUNT_LABELS: Final = VIEWS.union(WORDS["reactions"].split(), WORDS["unspaced_counts"].split())
+_COUNT_LABELS: Final = frozenset(WORDS["unspaced_counts"].split())
 """Labels of the counters of an article, before a number in an element of its own."""
 _COUNTER_WORDS: Final = _VISITS.union(_FORUM, _WATCHING, _OFTEN, re.split(r"[|\s]+", WORDS["carts"])) - {""}
 _CART: Final = re.compile(
