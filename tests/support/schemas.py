@@ -40,7 +40,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return {"anyOf": [schema_of(one) for one in arguments]}
-    if origin is list:
+    if origin in (list, tuple):
         return {"type": "array", "items": schema_of(arguments[0])}
     assert origin is dict, kind
     return {"type": "object", "additionalProperties": schema_of(arguments[1])}
