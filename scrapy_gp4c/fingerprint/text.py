@@ -210,7 +210,7 @@ OTHER_PAGES_NAME: Final = (
 """Pattern of names of parts that are about other pages."""
 _OF_WIDGET: Final = "(?:weather|wetter|meteo|clock|visitors?|share|social)"
 _OTHER_PAGES_NAME: Final = re.compile(
-    rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:widget|box|bar|block|info)"
+    rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:box|bar|block|info)"
     rf"|{_OF_WIDGET}[-_]?widget|widget[-_]?{_OF_WIDGET}|(?:who-?is-?|whos-?|users?-?)?online-?(?:list|users)|(?:live-?)?chat[-_]?(?:launcher|bubble|widget|button)|random-?(?:quote|tip|fact|image)s?"
     r"|(?:quote|tip|fact|word|joke|thought)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)|captcha|breaking-?news|news-?ticker)(?:[-_][\w-]*)?"
     r"|(?:mini|header|site|top|nav)[-_]?(?:cart|basket|bag)|(?:cart|basket|bag)[-_](?:icon|toggle|widget|bubble|count)(?:[-_][\w-]*)?"
@@ -459,8 +459,10 @@ def _contacts(left_out: list[LeftOut]) -> Iterator[str]:
             contacts = [match for match in matches if match is not None]
             are_hours = sum(contact.lastgroup == "hours" for contact in contacts) > 1  # one: "items 1-20"
             for contact in contacts:
-                is_phone = sum(map(str.isdigit, contact[0])) >= _FEWEST_DIGITS
-                if {"hours": are_hours, "clocks": True, "phone": is_phone}[contact.lastgroup or ""]:
+                is_phone = (
+                    contact.lastgroup == "phone" and sum(map(str.isdigit, contact[0])) >= _FEWEST_DIGITS
+                )
+                if is_phone or contact.lastgroup == "clocks" or (contact.lastgroup == "hours" and are_hours):
                     yield contact[0]
             yield from _MAIL.findall(text) if "@" in text else ()
 

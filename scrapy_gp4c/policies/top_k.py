@@ -151,10 +151,10 @@ def best_candidates(scores_of: Scorer, k: int, evidence: Evidence, most: int = 0
     best, candidates = _best_of(scores_of, k or most, evidence, cut)
     if 0 < k < candidates <= most:
         return best_candidates(scores_of, most, evidence)
-    wanted = most if candidates <= most else k
-    pages, scores, ties = best.result(wanted)
-    if cut is not None and len(pages) < min(wanted, candidates):  # the sample misled
-        pages, scores, ties = _best_of(scores_of, wanted, evidence)[0].result(wanted)
+    size = most if candidates <= most else k
+    pages, scores, ties = best.result(size)
+    if cut is not None and len(pages) < min(size, candidates):  # the sample misled
+        pages, scores, ties = _best_of(scores_of, size, evidence)[0].result(size)
     last = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
     return Selection(np.asarray(pages, np.uint32), scores, last)
 

@@ -435,7 +435,7 @@ async def test_less_text_is_a_change_if_the_next_answer_has_no_more(site: Site, 
     pages = {f"/{number}": text_of(number) for number in range(5)}
     answers = Counter[str]()
 
-    def part(request: ServerRequest) -> bytes:
+    def shortened_page(request: ServerRequest) -> bytes:
         path = request.path.decode()
         answers[path] += 1
         is_part = path == "/1" or (path == "/2" and answers[path] == 1)
@@ -445,7 +445,7 @@ async def test_less_text_is_a_change_if_the_next_answer_has_no_more(site: Site, 
     urls = tuple(map(site.url, pages))
     for _ in range(2):
         await crawl(Pages, store_path, FULL, urls=urls)
-    site.pages = dict.fromkeys(pages, part)
+    site.pages = dict.fromkeys(pages, shortened_page)
     await crawl(Pages, store_path, FULL, urls=urls)
     assert outcomes(store_path, 3) == {path: ["changed" if path == "/1" else "unchanged"] for path in pages}
     assert answers == {path: 2 if path in ("/1", "/2") else 1 for path in pages}

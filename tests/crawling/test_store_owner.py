@@ -95,7 +95,7 @@ def test_without_a_project_it_is_in_the_state_of_the_user(project: Path) -> None
 
 @pytest.mark.slow
 def test_the_store_of_another_spider_is_one_line(project: Path) -> None:
-    """Which names both; a template gives each its own. So is that of another project's spider of its name.
+    """A store names its owner to a second spider, and to another project's spider of the same name.
 
     Two projects of one Scrapyd share its directory, and most have a spider of a usual name.
     """

@@ -351,8 +351,8 @@ def hinted_store(path: Path, noted: bool = True) -> Path:
                 dated = [number for number in sorted(changed) if number < PAGES and cycle != 4] + [
                     *range(PAGES, 2 * PAGES)
                 ]
-                store.note_many(dated, "sitemap", [start + 1.0] * len(dated))  # type: ignore[arg-type]
-                store.note_many([*range(PAGES)], "sitemap", [1.0] * PAGES)  # type: ignore[arg-type]
+                store.note_many(np.array(dated), "sitemap", np.full(len(dated), start + 1.0))
+                store.note_many(np.arange(PAGES), "sitemap", np.ones(PAGES))
             for number in range(PAGES * len(SITES)):
                 outcome = "first" if not cycle else "changed" if number in changed else "unchanged"
                 store.record(NewVisit(number, outcome, time=start + 500.0, fingerprint=number))

@@ -691,10 +691,10 @@ class Claims:
                 state = state | HINTS.read(txn, store.db, block, len(state["n"]))
                 claims.apply_claims(state, block_claims)
                 HINTS.put(txn, store.db, block, state)
-            part = _AFTER_END
-            while store.db["claims"].get(txn, U32_PAIR.pack(store.last_cycle, part)) is not None:
-                part += 1
-            CLAIMS.put(txn, store.db, store.last_cycle, part, claimed)
+            part_number = _AFTER_END
+            while store.db["claims"].get(txn, U32_PAIR.pack(store.last_cycle, part_number)) is not None:
+                part_number += 1
+            CLAIMS.put(txn, store.db, store.last_cycle, part_number, claimed)
 
     def of_cycles(self, first: int = 1) -> Iterator[tuple[int, Array]]:
         """Yield (cycle, some of its claims), dtype `CLAIM`, for the finished cycles from `first` on."""
