@@ -73,9 +73,9 @@ MAX_CLOSERS: Final = 100
 RECENT_PAGES: Final = 1_000
 """Number of the last pages of a full store whose most frequent directory the warning names."""
 MIN_SPELLINGS: Final = 3
-"""Dropped requests of one callback for one page, with other ignored parameters, that are worth a warning."""
+"""Number of dropped requests of one callback, equal but for ignored parameters, that brings a warning."""
 MAX_UNCOUNTED: Final = 100
-"""Duplicates after which the statistic is brought up to date, as it is at the end of a run."""
+"""Most duplicates that are not in the statistics yet, see `Admission.count_duplicates`."""
 # Statistics of requests that are dropped, and of those that are fetched as without the add-on.
 DUPLICATE: Final = "gp4c/skipped/duplicate"
 NOT_PLANNED: Final = "gp4c/skipped/not_planned"
@@ -118,7 +118,7 @@ def secret_not_given(stored: StoredRequest) -> str:
 
 
 def asked_too_late(stored: StoredRequest) -> str:
-    """Return the log line for the first page requested as stored before the spider asked with other data."""
+    """Return the log line for a page sent as stored before the spider requested it with other data."""
     return (
         f"{stored['url']} was sent with the arguments that the store has before the spider asked for it with "
         "others: its items have data of an earlier run. A policy that takes samples cannot wait for the "
@@ -154,8 +154,8 @@ class SetupRequests:
         """Note that a request that is no visit, such as a POST, was queued."""
         self._queued += 1
 
-    def visits(self, page: int, *, is_login: bool) -> None:
-        """Note a page to wait for: the start has asked for it, or it leads to a login (`is_login`)."""
+    def add_page(self, page: int, *, is_login: bool) -> None:
+        """Wait for a page too: it leads to a login (`is_login`), or the start asks for it."""
         if is_login or (self._waits_for_pages and len(self._pages) < MAX_START_PAGES):
             self._pages[page] = is_login
 
@@ -213,7 +213,7 @@ class Admission:
         self._setup = setup
         self._enqueue = enqueue
         self._stats = cycle.stats
-        # What follows is keyed by what tells a request apart at least cost: its URL, or else its page's key.
+        # Names of requests below are URLs, which cost less, or page keys where URLs do not suffice.
         self._by_url_alone = rebuilder.by_url_alone
         self._duplicates: set[str | int] = set()
         """Requests of pages that the cycle visits: equal ones are skipped, whatever is planned later."""
@@ -329,9 +329,9 @@ class Admission:
         has_wishes = self._check_wishes(request)
         if self._skips_unchanged:
             self.note_follower(finder_of(request, self._cycle.store))
-        # Before a fingerprint is made, which costs more; but what a request says of its page is to be noted.
-        is_told = weight is not None or has_wishes
-        if not is_told and self._by_url_alone and self._is_settled(request, request.url):
+        # Saves a fingerprint, but not where the request has notes for its page.
+        has_notes = weight is not None or has_wishes
+        if not has_notes and self._by_url_alone and self._is_settled(request, request.url):
             return False
         return self._admit_page(request, weight, has_wishes)
 
@@ -342,7 +342,7 @@ class Admission:
         returns = urls.count(request.url)
         path_returns = [url.partition("?")[0] for url in urls].count(request.url.partition("?")[0])
         is_endless = len(urls) > MAX_REDIRECTS or path_returns >= MAX_PATH_RETURNS
-        if returns < 2 and path_returns > 0 and not is_endless and self._is_own(request, urls):
+        if returns < 2 and path_returns > 0 and not is_endless and self._leads_back(request, urls):
             request.dont_filter = True  # it may have set a cookie
         elif returns or is_endless:  # Scrapy would follow 20 times
             url = self.rebuilder.credentials.url(urls[0])
@@ -359,8 +359,8 @@ class Admission:
         request.meta[META] = self._cycle.end(claim, "excluded")
         return False
 
-    def _is_own(self, request: Request, urls: Iterable[str]) -> bool:
-        """Whether a redirect leads back to a page that its visit has already requested by one of `urls`."""
+    def _leads_back(self, request: Request, urls: Iterable[str]) -> bool:
+        """Whether a redirect leads to a page that its visit has already requested by one of `urls`."""
         key = self.rebuilder.keys(request)[0]
         return any(self.rebuilder.keys(request.replace(url=url))[0] == key for url in urls)
 
@@ -395,8 +395,8 @@ class Admission:
         if self._skips_unchanged or SHARED in request.meta:
             self.data.shared.note(page, request)
 
-    def keep_shared(self) -> None:
-        """Let the callbacks that fill an item together always run, as the item needs each of them."""
+    def need_shared_callbacks(self) -> None:
+        """Let callbacks that fill one item together always run, as the item needs each of them."""
         for page in self.data.shared.pages():
             self.need_callback(page, "always")
 
@@ -442,8 +442,8 @@ class Admission:
             for what, value in link_notes(*keys).items():
                 store.note(page, what, float(value[0]))
         text = request.meta.get("link_text")  # a rule of Scrapy's CrawlSpider sets it
-        if isinstance(text, str) and (log := self._query_log) and (worth := log.asked_share(text)):
-            store.note(page, "anchor", worth)
+        if isinstance(text, str) and (log := self._query_log) and (share := log.asked_share(text)):
+            store.note(page, "anchor", share)
         return False
 
     def _note_login(self, request: Request, what: str = "first POST") -> None:
@@ -491,14 +491,14 @@ class Admission:
             if len(memory) >= MAX_REMEMBERED:
                 memory.clear()
                 self._has_forgotten = True
-        for note in FETCH_NOTES & request.meta.keys():  # of the page whose meta this is a copy of
+        for note in FETCH_NOTES & request.meta.keys():  # copied from the meta of another page
             del request.meta[note]
         key, full_key = self.rebuilder.keys(request)
         if full_key != key and self._is_other_secret(key, full_key, request):
             return self._queue_untouched(request)
         name = request.url if self._by_url_alone else key
-        is_told = weight is not None or has_wishes
-        if not (is_told or self._by_url_alone or self._is_seen) and self._is_settled(request, name):
+        has_notes = weight is not None or has_wishes
+        if not (has_notes or self._by_url_alone or self._is_seen) and self._is_settled(request, name):
             return False
         is_duplicate = self._is_seen is not None and not request.dont_filter and self._is_seen(request)
         is_further = request.dont_filter or (self._is_seen is not None and not is_duplicate)
@@ -517,7 +517,7 @@ class Admission:
         self._has_start_pages |= finder == START
         if page is not None:
             if finder == START and store.page(page).found_by == UNKNOWN_FINDER:
-                store.note(page, "found_by", START)  # an imported page, of which only now this is known
+                store.note(page, "found_by", START)  # an imported page: only now its finder is known
             self._note_weight(page, weight)
             if has_wishes:
                 self._note_wishes(page, request)
@@ -568,7 +568,7 @@ class Admission:
             is_further = page in self.restored and (is_further or self._note_other(page, request, finder))
             claim = self._claim_known(page, stored, is_login=key in self._logins)
             if claim is not None and (finder == START or key in self._logins):
-                self._setup.visits(page, is_login=key in self._logins)
+                self._setup.add_page(page, is_login=key in self._logins)
             if claim is None:
                 cycle.note_link(page)
                 if is_further and not cycle.rounds_over:
@@ -601,8 +601,8 @@ class Admission:
     def _note_other(self, page: int, request: Request, finder: int) -> bool:
         """Note a further request for a page; returns whether it differs, and Scrapy would send it.
 
-        Its duplicate filter does not note requests with ``dont_filter``, as those of start URLs are: the
-        first other request for such a page, like that of a rule for a link of the page to itself, is sent.
+        Scrapy's duplicate filter ignores requests with ``dont_filter``, such as those for start URLs. The
+        first other request for such a page, as by a rule for a link of the page to itself, is sent.
         """
         is_noted = page in self._unfiltered
         if not is_noted and finder == page + 1 and page not in self._cycle.asked:
@@ -709,7 +709,7 @@ class Admission:
             self._log_first("gp4c/beyond_budget", line)
         needs_spider = self.rebuilder.needs_spider(stored)
         if needs_spider or is_login:
-            # No plan can ever have it, hence the spider's request is its visit, budget or not.
+            # Plans cannot request it, so the spider's request is its visit, budget or not.
             claim = claim or cycle.claim(page, "")
             claim = claim and dataclasses.replace(claim, host=None)
         if needs_spider:
@@ -718,9 +718,9 @@ class Admission:
         return claim
 
     def _ask_again(self, page: int, name: str | int, request: Request) -> bool:
-        """Send the spider's first request of this run for `page` in place of the one in the queue.
+        """Send the spider's first request of this run for `page` in place of the queued one.
 
-        Returns False, and counts a duplicate, where that was sent already, or the spider has asked before.
+        Returns False, and counts a duplicate, if none is queued, or the spider has asked before.
         """
         if page in self._cycle.asked:
             self._note_spelling(page, request)
@@ -756,7 +756,7 @@ class Admission:
                 self._log_first("gp4c/ignored_params_differ", line, logging.WARNING)
 
     def todays(self, request: Request, claim: Claim) -> Request:
-        """Return the request to send for a planned page: the spider's of this run, if any, or `request`."""
+        """Return the spider's request of this run for a planned page, else `request`; queues further ones."""
         for copy in self._copies.pop(claim.page, ()):
             self._queue_untouched(copy, is_filtered=False)
         newer = self._todays.pop(claim.page, None)

@@ -29,7 +29,7 @@ def no_text() -> str | None:
 
 
 def is_far(least: Distance | None, before: str | None, text: str | None) -> bool:
-    """Whether two texts differ by at least as many words as a page rule asks; True where one is None."""
+    """Whether two texts differ by `least` words or more; True without a text, or a limit in words."""
     if least is None or not least.counts_words or before is None or text is None:
         return True
     return least.is_reached(differing_words(before, text), count_words(text))

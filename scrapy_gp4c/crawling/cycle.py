@@ -108,7 +108,7 @@ class VisitInfo(dict[str, object]):
         return self[name]
 
     def get(self, name: str, default: object = None) -> object:
-        """Return the value of a field, as a dict's; ``previous_text`` is only then read from the archive."""
+        """Return the value of a field; `dict.get` would not read ``previous_text`` from the archive."""
         return self[name] if name == PREVIOUS else super().get(name, default)
 
     @property
@@ -212,7 +212,7 @@ def outcome_of(
     """Return the outcome of a visit by the reading of the page, and the distance from its copy, in bits.
 
     ``before``: fingerprint of the stored copy, None: a first visit; ``distance_bits``: least distance of a
-    changed page; ``previous``: returns the copy's text, for a `rule` that compares the texts besides.
+    changed page; ``previous``: returns the copy's text, for a `rule` with a least number of words.
     """
     if before is None:
         return "first", None
@@ -402,7 +402,7 @@ class Deliveries:
             self._is_changed = False
 
     def due_pages(self, planned: PlannedPages) -> list[int]:
-        """Return the undelivered pages to visit besides those `planned`; first what this cycle visited."""
+        """Return the undelivered pages to visit besides those `planned`; those of this cycle first."""
         due = [page for page in sorted(self.due) if page not in planned and not self._store.visited(page)]
         return [*sorted(self.again), *due]
 
@@ -556,8 +556,7 @@ class Patience:
         """Note an answer of `host`; True where it is the refusal by which the host is left alone from now on.
 
         ``until_s``: None for a good answer, else until when the host wants no request, s since 1970, or 0.
-        ``good``: of a refusal noted late, the host's good answers before it; it is not one in a row if there
-        are more now.
+        ``good``: number of good answers before a refusal noted late, which is in no row if more came since.
         """
         if until_s is None:
             self.good[host] += 1
@@ -758,7 +757,7 @@ class Cycle:
 
         Raises PolicyError or ScoreError. After these, or on a full disk, no further round is planned.
         """
-        # Doubtful answers are awaited by nobody: a policy that waited for them would be asked for ever.
+        # Not doubtful answers: a policy that waited for them would be asked for ever.
         awaited = self.without_outcome > 0
         try:
             pages = self._plan_by(partial(self._planner.plan_next, awaited=awaited))
@@ -802,7 +801,7 @@ class Cycle:
     def remaining(self) -> array[int]:
         """Return the pages still to visit: the undelivered ones, then those of the plan, in its order.
 
-        A resumed cycle adds new pages that it had found, because the pages that link there were visited.
+        A resumed cycle adds its new pages without a visit, as the pages that link there were visited.
         """
         pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
         left_over = array("Q", filter(self.allows, self.deliveries.due_pages(self._plan)))
@@ -813,7 +812,7 @@ class Cycle:
         return left_over
 
     def finders(self, pages: Sequence[int]) -> npt.NDArray[np.uint32]:
-        """Return each page's finder (page number + 1, or `START`); 0 for pages that this cycle found."""
+        """Return each page's finder (page number + 1, or `START`); 0 for pages new in this cycle."""
         ids, finders = np.array(pages, np.int64), np.zeros(len(pages), np.uint32)
         known = ids < self.store.merged_pages
         finders[known] = columns_in_order(self.store, ids[known], {"found_by"})["found_by"]
@@ -830,7 +829,7 @@ class Cycle:
         ids, finders = np.array(pages, np.int64), self.finders(pages)
         open_pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
         awaited = (finders == START) | np.isin(finders, open_pages.astype(np.int64) + 1)
-        # A page that the start requests may have been found by itself once: nobody waits for oneself.
+        # A page that links to itself may be its own finder: it does not wait.
         awaited &= finders != ids + 1
         return list(map(int, np.where(awaited, finders, 0)))
 
@@ -844,7 +843,7 @@ class Cycle:
         return self.rules.allows(page, self.store.page(page))
 
     def may_visit(self, page: int) -> bool:
-        """Whether a page may get an unplanned visit: by its rule, and if not two visits in a row failed."""
+        """Whether an unclaimed page may get an unplanned visit: by its rule, and if not 2 in a row failed."""
         return not self.is_claimed(page) and self.store.page(page).failures <= 1 and self.allows(page)
 
     def note_left_out(self, pages: Iterable[int]) -> None:
@@ -900,10 +899,10 @@ class Cycle:
         return self._under_way.get(page) is False
 
     def is_repeated(self, page: int, mark: Any, finder: int) -> bool:
-        """Whether the spider requests a page again whose visit has begun, so that the visit is not meant.
+        """Whether the spider requests a page, whose visit has begun, once more, and not for that visit.
 
-        It does if the page is in `asked` (requested in this run), or if the page's own callback or errback
-        yields the request: `finder` is the page, or `mark` its result (`is_of_page`).
+        It does if the page is in `asked` (requested in this run), or if the page's callback or errback yields
+        the request: by `finder`, by `mark` (see `is_of_page`), or as the visit failed and no finder is known.
         """
         if page in self.asked or finder == page + 1 or is_of_page(mark, page):
             return True
@@ -1135,7 +1134,7 @@ class Cycle:
                 self._record(held)
         if not failed:
             return
-        for held in failed:  # what they are compared with later is written before they are
+        for held in failed:  # first the copies with which the next visits are compared
             self.deliveries.note(held, str(self.store.request(held.claim.page)["url"]))
         try:
             self.deliveries.save()
@@ -1179,7 +1178,7 @@ class Cycle:
             if self.settings.skip_unchanged:
                 self._note_items(held)
             if held.verdict is None and new.outcome in HELD_OUTCOMES:
-                # Of a page that was not delivered before, what is new since it was.
+                # Compared with the copy delivered last, which may not be the last one.
                 new = new._replace(outcome=held.info.outcome or new.outcome)
             self.on_delivered(held.row, new, held.info)
 
@@ -1221,7 +1220,7 @@ class Cycle:
         if self.measuring is not None:
             self.measuring.take(page, held.row, reading.kept_fingerprint, reading.normal or "")
         if self.archive is not None:
-            # Of a page that is compared anew, the text takes the place of the copy's.
+            # The text of a page compared anew replaces that of its copy.
             row = held.row._replace(has_copy=0) if "compared_anew" in held.info else held.row
             self.archive.take(row, outcome, self.number, reading.kept_fingerprint, reading.text)
         if held.validators is None or held.failure is not None:
@@ -1344,7 +1343,7 @@ class Cycle:
             self.failure = error
 
     def finish(self, reason: str) -> CycleRecord:
-        """Close the cycle: update page columns by its visits. Returns the new fields of its record."""
+        """Close the cycle, update page columns, and return new fields of its record, such as `reason`."""
         visits = self.store.open_visits()
         gained = None if self.measuring is None else self.measuring.finish()
         record: CycleRecord = {"finished": time.time(), "reason": reason}

@@ -20,7 +20,7 @@ from scrapy_gp4c.page_state.page_names import head_and_path
 MIN_WORDS: Final = 50
 """Fewest words of a copy for which the loss of nine tenths is doubtful."""
 REST: Final = 0.1
-"""Share of a copy's words below which what is left of them is doubtful."""
+"""Share of a copy's words below which an answer is doubtful."""
 MIN_SHARING_PAGES: Final = 3
 SHARING: Final = 0.1
 """Share of a site's visited pages with one text from which on that text is doubtful."""
@@ -34,7 +34,7 @@ NEAR_BITS: Final = 10
 FAR_BITS: Final = 12
 """Fewest bits of the SimHash halves in which a block differs from the copy; a new page frame changes 8."""
 TWICE_BITS: Final = 3
-"""Most bits in which the SimHash of a text differs from that of the text sent twice, by its seam."""
+"""Most bits in which a text's SimHash half differs from that of its double, which has a seam."""
 MAX_CHANGED: Final = 50
 """Number of a site's last changed pages that a new text is compared with."""
 MIN_NEAR_PAGES: Final = 4
@@ -52,7 +52,7 @@ MARKS: Final = {
     b'id="px-captcha"': "HUMAN (PerimeterX): docs.rs/crate/captchaforge, solver/vendors/perimeterx.rs",
     b"sec-if-cpt-container": "Akamai: its challenge, in github.com/germondai/trawl/pull/33",
     b"/_sec/cp_challenge/": "Akamai: the script of that challenge",
-    # The frame of a block; scripts on the pages themselves have other parameters.
+    # Frame of a block page; scripts on other pages have other parameters.
     b"_Incapsula_Resource?SWUDNSAI": "Imperva: github.com/ziplokk1/incapsula-cracker-py3/issues/1",
     b"_Incapsula_Resource?CWUDNSAI": "Imperva: the same, while a block is asked about",
     b"/.well-known/sgcaptcha/": "SiteGround: its captcha, in github.com/colophon-group/jobseek/pull/5835",
@@ -108,13 +108,13 @@ class AnswerFeatures(NamedTuple):
     is_near: bool = False
     """Whether many pages of the site have nearly the same new text, and their copies were far apart."""
     is_halved: bool = False
-    """Whether it lost more than half of its words, or has them twice, as many pages of the site.
+    """Whether it has less than half of its copy's words, or has them twice, as many pages of the site have.
 
-    Or it lost them while it is doubted, or it lost a fifth of them as two thirds of the visited pages."""
+    Also if most visited pages lost a fifth of their words, or if the answer before was doubtful, too."""
     is_alternating: bool = False
     """Whether it is once more back at its text before the last change, as half of the site's changed pages.
 
-    Not after a text that was doubted before it was believed, as a block is."""
+    False if the text in between was doubted and then believed, as a block may be."""
     is_short: bool = False
     """Whether it is unlike the copy, and has less than `MAX_MARKED_WORDS` and a third of the copy's words."""
     lacks_a_fifth: bool = False
@@ -320,7 +320,7 @@ class NewText(NamedTuple):
     fingerprint: int
     page: Changed
     words_share: float
-    """Share of the words of the copy before that it has; 0 if it has the same twice."""
+    """Share of the earlier copy's words that it has; 0 if it has all of them twice."""
 
 
 class NearPages(NamedTuple):
@@ -355,13 +355,13 @@ class SharedTexts:
         self._returned: defaultdict[str, set[int]] = defaultdict(set)
         """Site -> copies of pages that are back at the text before their last change, as after a block."""
         self._alternating: defaultdict[str, dict[int, Changed]] = defaultdict(dict)
-        """Site -> fingerprint of copy -> page of these whose copy was never doubted."""
+        """Site -> fingerprint of copy -> page back there once more, see `AnswerFeatures.is_alternating`."""
 
     def _note(self, site: str, shared: int | str, changed: Changed) -> dict[int, Changed]:
         """Note a changed page; returns fingerprint of copy -> page for all that came to the same text or URL.
 
-        They are of one site, or of all sites if so many are doubtful. ``shared``: fingerprint of the new
-        text, or the URL that a redirect led to.
+        Pages of all sites count if they are many enough to doubt the text or URL (`shared`), else those of
+        `site`. A text is given by its fingerprint.
         """
         pages: dict[int, Changed] = {}
         for scope in (site, ""):
@@ -495,7 +495,7 @@ class SharedTexts:
         has_words = page.kind != "bytes" and notes.words >= MIN_WORDS
         is_halved = has_words and page.words < notes.words / 2
         is_twice = has_words and abs(page.words / notes.words - 2) <= REST and bits <= TWICE_BITS
-        reasons = request.meta.get("redirect_reasons", ())  # a permanent one makes twins
+        reasons = request.meta.get("redirect_reasons", ())  # the target of a permanent one is a twin
         has_text = page.words >= MIN_WORDS and not was_excluded
         is_itself = has_text and all(status in TEMPORARY for status in reasons)
         has_block_kind = page.kind in ("html", "json")
@@ -504,7 +504,7 @@ class SharedTexts:
         new = NewText(page.fingerprint, copy, words_share)
         near, everywhere = self._note_new_text(site, new), self._note_new_text("", new)
         if are_near(everywhere.from_far, len(self._new_texts[""]), self._visited[""]):
-            # Of many sites, as a proxy blocks them.
+            # A proxy may block many sites.
             near = everywhere._replace(halved=near.halved, shrunk=near.shrunk)
         changed = len(self._new_texts[site]) + len(self._returned[site])
         many_share, many_redirect = (is_shared(len(pages), visited) for pages in (sharing, redirected))
@@ -549,7 +549,7 @@ class SharedTexts:
         if (reason := reason_of(answer)) == ONCE_MORE:
             self._asked_once_more.add(copy.page)
             return Doubt(reason, taken_back=earlier)
-        # Near texts differ the next time, and so do halved ones; translations and other pages are no blocks.
+        # Near and halved texts differ the next time; translations and texts of other pages are no blocks.
         is_other = is_near or many_halved or many_shrunk or answer.is_other_language or answer.is_of_another
         return Doubt(reason, reason is not None and page.words > 0 and (many_share or not is_other), earlier)
 

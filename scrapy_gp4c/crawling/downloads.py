@@ -21,7 +21,7 @@ from scrapy_gp4c.crawling.scrapy_internals import downloader
 from scrapy_gp4c.page_state.outcomes import KINDS, PANEL, RANKED, SAMPLE
 
 HELD_S: Final = 0.5
-"""Work in seconds that is enough for a host at the downloader: the scheduler is asked again by then."""
+"""Backlog of a host at the downloader, s, that is enough: the scheduler is asked again by then."""
 ANSWERED_S: Final = 0.25
 """Seconds after a request was sent during which its answer is expected soon."""
 TURN_S: Final = 0.02
@@ -40,7 +40,7 @@ class Load(Enum):
     BUSY = auto()
     """Only requests to hosts that may not be asked yet, or have as many requests under way as they may."""
     HELD = auto()
-    """Only requests to hosts for which the downloader has enough."""
+    """Only requests to hosts with a backlog of `HELD_S` at the downloader."""
     SAMPLED = auto()
     """As `FREE`, and there are new samples by which a round may give pages to an idle host."""
 
@@ -67,7 +67,7 @@ class Downloads:
         """Number of outcomes that the policy waited for, since a round was planned ahead."""
         self._queued: frozenset[str] = frozenset()
         self._in_vain: frozenset[str] = frozenset()
-        """Hosts of queued pages when a round planned ahead brought samples: it gave no other host a page."""
+        """Hosts with queued pages at a round planned ahead: another is in vain if no further host has any."""
         self._rests_until_s = self._leaves_time_until_s = 0.0
 
     @property
@@ -89,7 +89,7 @@ class Downloads:
                 request.priority += RANK_LEVELS
 
     def load(self, queued: Collection[str], is_under_way: Callable[[Claim], bool]) -> Load:
-        """Return the load of the queue; ``queued``: downloader slots of its requests."""
+        """Return the load of a queue, by its requests' downloader slots and by which visits are under way."""
         load = self._of_queue(queued)
         return Load.SAMPLED if load is Load.FREE and self._may_plan_ahead(is_under_way) else load
 

@@ -112,7 +112,7 @@ class Run:
         runs[crawler] = ref(self)
         self.cycle, store, settings = cycle, cycle.store, cycle.settings
         if named := sorted(set(settings.secret_params) - set(SECRET_PARAMS)):
-            store.amend_record(secret_params=named)  # for who reads the store without these settings
+            store.amend_record(secret_params=named)  # for readers of the store without these settings
         per_host = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._setup = SetupRequests(crawler, cycle, START_PATIENCE_S)
         rebuilder = Rebuilder(crawler, spider, Credentials(settings.secret_params))
@@ -168,8 +168,7 @@ class Run:
     def has_more(self) -> bool:
         """Whether the plan has pages to queue, or may get some.
 
-        Late pages do not count if the idle signal queues them (`_note_idle`), which never comes while this is
-        true.
+        Pages that wait for the idle signal (`_note_idle`) do not count: while this is true, it never comes.
         """
         late = len(self._feeder.late) if self._hears_idle else 0
         may_come = self._has_rest or not self.cycle.rounds_over
@@ -279,7 +278,7 @@ class Run:
         cycle = self.cycle
         if not (self._has_rest and cycle.rounds_over):
             return False
-        if under_way(self._crawler):  # what comes of these may go first
+        if under_way(self._crawler):  # their callbacks may yield requests
             self._note_wait()
             return False
         self.idle_since_s = None
@@ -320,7 +319,7 @@ class Run:
         if self._hears_idle:
             if not self._is_idle:
                 return False
-            # Who feeds a spider in its idle moments, as queues do, may go on in the next one.
+            # A queue that feeds an idle spider may do so again at the next signal.
             self._is_idle, known = False, self._requests_known
             self._requests_known = self._admission.requests_elsewhere
             if known != self._requests_known:
@@ -532,7 +531,7 @@ class Run:
             return
         self._feeder.end_unasked()
         self._admission.keep_closers()
-        self._admission.keep_shared()
+        self._admission.need_shared_callbacks()
         if cycle.settings.skip_unchanged:
             cycle.hidden_data.keep_spider(self._admission.rebuilder.spider)
         self._admission.data.warn()
@@ -674,9 +673,8 @@ def freeze_gc(crawler: Crawler) -> None:
     """Leave all present objects out of garbage collections until the spider is closed.
 
     Most are modules and stay anyway. A full collection would walk them for some 50 ms, and a crawl that is as
-    fast as it can asks for several a second. Unused objects are freed as ever, but those that refer to one
-    another only in the end. Where a program has frozen objects itself, nothing is done: `gc.unfreeze` thaws
-    all.
+    fast as it can asks for several a second. Of unused objects, only those that refer to one another wait
+    for the end. If a program has frozen objects itself, nothing is done, as `gc.unfreeze` thaws all.
     """
     if gc.get_freeze_count():
         return
