@@ -219,7 +219,7 @@ def _hint(project: Project, options: Namespace) -> None:
         pages = np.unique(store.hints.find(np.array(list(keys), np.uint64)))
         known = pages[pages >= 0]
         if len(known):
-            store.hints.tell(known, time.time())
+            store.hints.add(known, time.time())
     result = Hinted(len(known), len(keys) - len(known))
     unknown = counted(result.unknown, "URL")
     say(f"{counted(result.hinted, 'page')} hinted, {unknown} not known", file=sys.stderr)

@@ -57,7 +57,11 @@ def _run(project: Project, options: Namespace) -> None:
     if forgotten.forgotten and not options.dry_run:
         if not options.yes:
             _ask(forgotten)
-        count = forget(project.store_path, project.sizes, lambda store: _leaving(project, store, options))
+        count = forget(
+            project.store_path,
+            project.sizes,
+            lambda store: _choose_and_clear_archive(project, store, options),
+        )
         forgotten = replace(forgotten, forgotten=count)
         if not options.json:
             say(f"forgot {counted(count, *WITH_VISITS)}")
@@ -86,8 +90,8 @@ def url_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
-def _leaving(project: Project, store: Store, options: Namespace) -> npt.NDArray[np.bool_]:
-    """Mask of the pages that fit all options; also removes their texts from the archive, if there is one."""
+def _choose_and_clear_archive(project: Project, store: Store, options: Namespace) -> npt.NDArray[np.bool_]:
+    """Remove the texts of pages that fit all options from the archive, if any; returns their mask ``[P]``."""
     chosen = _chosen(project, store, options)
     if (store.path / ARCHIVE).exists():
         keys = (

@@ -73,9 +73,7 @@ class PageReading(NamedTuple):
     copy_fingerprint: int | None = None
     """Fingerprint to store for the copy where it is not `fingerprint`, as noise was learned; else None."""
     without_noise: tuple[int, int | None, bytes] | None = None
-    """`fingerprint`, `copy_fingerprint` and the state of learning without noise, made in another process.
-
-    None: they were not made there."""
+    """`fingerprint`, `copy_fingerprint` and learned noise, by a worker process that compared the copy."""
 
     @property
     def kept_fingerprint(self) -> int:
@@ -241,7 +239,7 @@ def _reading(page_content: Answer) -> tuple[PageReading, str]:
 
 
 def feature_hashes(names: Sequence[str]) -> UInt64s:
-    """Return three hashes per feature, uint64 ``[3 * len(names)]``, as a word has by its three shingles."""
+    """Return three hashes per feature, uint64 ``[3 * len(names)]``, because a word is in three shingles."""
     digest = xxhash.xxh64_intdigest
     encoded = [name.encode() for name in names]
     return np.array([digest(name, seed) for seed in range(SHINGLE_WORDS) for name in encoded], np.uint64)

@@ -86,7 +86,7 @@ _END: Final = 64
 _CHANGED: Final = 32
 _LINKS: Final = 16
 _HIDDEN: Final = 8
-"""Flags in the byte of the kind."""
+"""Flags (`_CUT` to `_HIDDEN`) in the byte of the kind."""
 _MARKUP_SUM: Final = struct.Struct("<Q")
 _HIDDEN_SUMS: Final = struct.Struct("<HH")
 _CHANGES: Final = struct.Struct("<IB")
@@ -262,7 +262,7 @@ class CopyState(NamedTuple):
 def read_and_compare(
     response: Response, features: Features | None, *, with_text: bool, copy: CopyState | None
 ) -> PageReading:
-    """Read a response in a worker process, and compare it with the copy, which gives `without_noise`.
+    """Read a response in a worker process, and compare it with the copy to fill `PageReading.without_noise`.
 
     ``copy``: None if there is nothing to compare with.
     """

@@ -170,7 +170,7 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_numbe
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row (object in a list) with its dates, such as days of events, in a form that masks spare."""
+    """Put the dates of a row (object in a list) into a form that is not masked, in place; return the row."""
     for key, value in row.items():
         if isinstance(value, dict):
             _row(value)
@@ -182,7 +182,7 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 def dated_text(key: str, value: str, is_row: bool = True) -> str:
     """Return a value of a table or XML with the sign `DATED` before its date, which is then not masked.
 
-    ``key``: of the value; one for the time at which the row was made gets no sign.
+    A date gets no sign if `key` says when its row was made, or, unless `is_row`, has none of `_DATED_WORDS`.
     """
     if (
         len(value) > _LONGEST_DATE
@@ -196,7 +196,7 @@ def dated_text(key: str, value: str, is_row: bool = True) -> str:
 
 
 def dated_value(key: str, value: str) -> str:
-    """Return a value of a row; a date, but for that of the row itself, gets a form that masks spare."""
+    """Return a value of a row; a date, unless it is when the row was made, gets a form that is not masked."""
     is_date = value[:2] == "20" and _ISO.fullmatch(value) is not None
     if not (is_date or _CLOCK.fullmatch(value) is not None) or _OWN_DATE_KEY.search(key) is not None:
         return value

@@ -37,7 +37,7 @@ MAX_ROWS: Final = 18
 _STREAK: Final = 3
 _COUNTER: Final = 4
 _CLOCK_STREAK: Final = 2
-"""Changes in a row, after the first one of the page, by which a part is a clock."""
+"""Changes of a part in a row, after the page's first change, that make it a clock."""
 
 _WITHIN: Final = "\u0590"  # scripts without spaces, or that write articles and endings on words
 

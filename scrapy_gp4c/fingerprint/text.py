@@ -72,7 +72,7 @@ _MAIN_BY_TAG: Final = _by_tag("main", "article")
 _ROOT_BY_TAG: Final = _by_tag("main", "article", "title")
 _ROOT_BY_ATTRIBUTE: Final = {b"role": "[role=main],[role=alert],[role=status]"}
 """Attribute -> selector of main part and alerts, which are compared wherever they stand."""
-_MOST_LOUD: Final = 8
+_MOST_PARTS: Final = 8
 # Attributes of advertisements; `data-ad-id` is the number of a small ad.
 _AD_ATTRIBUTE: Final = re.compile(
     rb"data-(?:ads?|ad-(?:slot|client|unit|position|size|format|placement|zone|network|type|name|region|container"
@@ -83,8 +83,8 @@ _NAMING: Final = "data-(?:test-?id|test|qa|cy|component)"
 _LABELS: Final = [  # each begins with a text, which makes it fast
     re.compile(rf"({name})=[\"']([^\"'\\]{{2,80}})[\"']".encode()) for name in (_NAMING, "aria-label")
 ]
-# What may be left out. The time of a selector is that of its parts, for each element of a page: only those
-# are asked that may be there, by the page's tags. Names of classes and ids are sought in these, too.
+# Selectors of what may be left out. Each is tried on all elements of a page, which takes time: only those are
+# tried that can match by the page's tags and attributes, in which names of classes and ids are sought, too.
 _CANDIDATES_BY_TAG: Final = _by_tag(
     *("main", "article", "nav", "footer", "aside", "time", "amp-ad", "amp-embed", "dialog:not([open])")
 )
@@ -102,7 +102,7 @@ _FILES: Final = frozenset(
 """File extensions by which a link leads to a file. Its name is compared, as it may change alone."""
 _FILE_END: Final = re.compile(rf"\.({'|'.join(sorted(_FILES))})(?![a-z0-9])".encode())
 _OFFER_DATA: Final = ("data-price", "data-stock", "data-availability", "data-available")
-# Never text, and what says more than its text, with the tag or attribute that a page needs to have it.
+# Selectors of elements that are never text, or say more than their text, by the tag or attribute they need.
 _FIRST_BY_TAG: Final = {"svg": "svg title,svg desc"} | _by_tag(
     *("script", "style", "noscript", "iframe", "defs", "metadata", "symbol", "annotation"),
     *("object[data]", "embed[src]", "video[src]", "audio[src]", "source[src]"),
@@ -155,7 +155,7 @@ _MOMENT_NAME: Final = re.compile(
     r"|relative-time|when|last-\w+)(?:-\w+)?|(?:[\w-]+-)?(?:post|comment|item|entry|article|story|message|msg)-time|time"
     r"|timer|age"
 )
-# Dates of these are the page's own.
+# Names of parts whose dates are statements of the page.
 _DATED_NAME: Final = re.compile(
     r"(?:^|-)(?:event|due|start|begin|end|expir\w*|deadline|deliver\w*|depart\w*|arriv\w*|clos\w*|open\w*|release\w*|birth|bday|valid"
     r"|effective|ship\w*|exam|until|from|check-?(?:in|out))(?:-|$)"
@@ -265,7 +265,7 @@ def _first_upper(text: str) -> str:
 
 _PHRASES: Final = {ADVERTISEMENT: _phrases("advertisements"), OTHER_PAGES: _phrases("other_pages")}
 _REASON_OF_LABEL: Final = {phrase.lower(): reason for reason, names in _PHRASES.items() for phrase in names}
-# In the forms that a page writes: to lower every text would cost more than all the rest of the look.
+# In all spellings: lowering every text of a page would take longer than the look-up.
 _ALONE: Final = frozenset(
     form(text) + colon
     for text in WEEKDAYS.union(RECENT, *_PHRASES.values())
@@ -481,7 +481,7 @@ _MAIL: Final = re.compile(r"[\w.+-]{1,40}@[\w-]{1,40}\.[\w.-]{1,20}")
 
 
 def _offers_and_events(source: bytes) -> Iterator[str]:
-    """Yield price, availability and days in JSON-LD, which a script may show; none of lists of offers."""
+    """Yield prices, availability and dates in JSON-LD, which a script may show; skip lists of offers."""
     for script in _JSON_LD.findall(source) if b"ld+json" in source else ():
         if script.count(b'"offers"') <= 1 and b'"ItemList"' not in script:
             for quoted, bare in _STATED_VALUE.findall(script)[:_MOST_STATED]:
@@ -504,7 +504,7 @@ def compared_pieces(text: str) -> list[str]:
 
 
 def _form(text: str, roots: tuple[LexborNode, ...], tags: frozenset[str]) -> str:
-    """Return a word that encodes case and indentation of code, and pictures, which the text lacks; or ""."""
+    """Return a word that encodes what the text lacks: case and indentation of code, and pictures; or ""."""
     lines: list[str] = []
     pictures: list[str] = []
     for node in (node for root in roots for node in _find(sorted(tags & _CODE_TAGS), root)):
@@ -841,7 +841,7 @@ def _take_out(
         candidates += [(CONSENT, node) for node in _notices(document)]
     around_headlines = set[int]()
     if any(reason == SIDEBAR for reason, _ in candidates):
-        for headline in _SELECTOR.find("h1", document)[:_MOST_LOUD]:
+        for headline in _SELECTOR.find("h1", document)[:_MOST_PARTS]:
             around_headlines.update(one.mem_id for one in _ancestors(headline))
     for reason, node in candidates:
         if (
@@ -1093,7 +1093,7 @@ def _cells(row: LexborNode) -> list[LexborNode]:
 
 
 def _is_count(text: str) -> bool:
-    """Whether a text is just a number of comments or likes, or a date such as 10-11-26, taken for one."""
+    """Whether a text is just a number of comments or likes; a date such as 10-11-26 counts as one."""
     if not (text[0].isdigit() or text[0] in _COUNT_SIGNS):
         return False
     if (count := _COUNT_ALONE.match(f"{SEPARATOR}{text}{SEPARATOR}")) is None or count.end() <= len(text):
@@ -1148,7 +1148,7 @@ _MEANINGS: Final = (_META_NAME, _COUNT_NAME, _MOMENT_NAME, _EVENT_NAME)
 
 
 class _Naming(NamedTuple):
-    """What the classes or the id of an element say of it."""
+    """Meanings of the classes or the id of an element."""
 
     reason: str | None
     """Reason to leave its text out; None: no reason."""
@@ -1227,9 +1227,9 @@ def _main_part(
         return text, (document,)
     title = next((node for node in nodes if node.tag == "title"), None)
     main_ids, inside = {main.mem_id for main in all_mains}, dict[int, bool]()
-    loud = [node for node in nodes if node.tag != "title" and not _is_main(node, has_role)][:_MOST_LOUD]
-    loud = [node for node in loud if not _is_inside(node, main_ids, inside)]
-    roots = (*([] if title is None else [title]), *loud, *_before_main(mains[0]), mains[0])
+    alerts = [node for node in nodes if node.tag != "title" and not _is_main(node, has_role)][:_MOST_PARTS]
+    alerts = [node for node in alerts if not _is_inside(node, main_ids, inside)]
+    roots = (*([] if title is None else [title]), *alerts, *_before_main(mains[0]), mains[0])
     texts = [root.text(separator=SEPARATOR, strip=True) for root in roots]
     size = len(text) - sum(map(len, texts))
     total = len(text) + sum(len(one.text) for one in left_out)
@@ -1245,7 +1245,7 @@ def _main_part(
 def _take_out_head(document: LexborNode, markup: _Markup) -> Iterator[LeftOut]:
     """Remove headers before the likely main part of a page that marks none; yields their texts.
 
-    That is the smallest element with the headline and two thirds of the text outside links.
+    The main part is likely the smallest element with the headline and two thirds of the text outside links.
     """
     if not markup.tags.isdisjoint(("main", "article")) or _SELECTOR.find("[role=main]", document):
         return
@@ -1279,7 +1279,7 @@ def _ancestors(node: LexborNode) -> Iterator[LexborNode]:
 
 
 def _siblings(node: LexborNode, directions: Iterable[str] = ("prev", "next")) -> Iterator[LexborNode]:
-    """Yield the other children of a node's parent, texts included."""
+    """Yield the other children of a node's parent, texts included, before ("prev") and after it."""
     for direction in directions:
         one = getattr(node, direction)
         while one is not None:
@@ -1305,7 +1305,7 @@ def _before_main(main: LexborNode) -> list[LexborNode]:
     node: LexborNode | None = main
     while node is not None and node.tag not in ("body", "html"):
         sibling = node.prev
-        while sibling is not None and len(between) < _MOST_LOUD:
+        while sibling is not None and len(between) < _MOST_PARTS:
             if not (sibling.tag or "-").startswith("-"):
                 headlines = [sibling] if sibling.tag == "h1" else _SELECTOR.find("h1", sibling)
                 has_headline = any(not _SELECTOR.find("a", one) for one in headlines)
@@ -1377,9 +1377,8 @@ def source_of(response: TextResponse, most_bytes: int) -> str:
     """Return the source of a page, at most its first `most_bytes` bytes, decoded.
 
     Bytes that are UTF-8 are read as that, whatever a header or the page declares: texts in other charsets
-    hardly ever are. Where the declared charset does not fit, the page's own is read, if it does. What was
-    encoded twice counts as if it were once. Zero bytes, as of UTF-16 that nobody declares, are left out, as
-    browsers and selectors do.
+    hardly ever are. Where the header's charset does not fit, that of the page's ``meta`` is tried. Text that
+    was encoded twice is decoded twice. Zero bytes, as of undeclared UTF-16, are left out, as by browsers.
     """
     body = response.body[:most_bytes]
     if len(body) < len(response.body):

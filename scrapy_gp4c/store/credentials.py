@@ -34,7 +34,7 @@ _USER: Final = re.compile(r"(?<=://)[^/?#\s]*@")
 _NAME: Final = re.compile(  # not "++": Python before 3.11.5 then misses names in encoded URLs
     r"(?:(?P<mark>[?&;#])|%3f|%26|%23)(?P<name>(?:(?!%3f|%26|%23|%3d)[^?&;#=/\s])+)(?:=|%3d)", re.I
 )
-"""The name of a parameter, in a URL or, encoded, in a URL that is the value of a parameter."""
+"""Pattern of a parameter's name in a URL, or, percent-encoded, in a URL that is a parameter's value."""
 _QUERY: Final = re.compile(r"[?#]|\Z")
 _END: Final = re.compile(r"[&#\s]|\Z")
 _ENCODED_END: Final = re.compile(r"%26|%23|[&#\s]|\Z", re.I)
@@ -57,7 +57,7 @@ class Credentials:
 
     @classmethod
     def of_store(cls, records: Iterable[CycleRecord]) -> Self:
-        """Make it without settings, from the default names and those in the records of a store's cycles."""
+        """Make an instance from the default names and those in the records of a store's cycles."""
         named = [name for record in records for name in record.get("secret_params", ())]
         return cls((*SECRET_PARAMS, *named))
 

@@ -47,8 +47,8 @@ def lines(
     """Yield the lines of a store's exported history up to its last finished cycle, without secrets.
 
     Of pages whose URLs differ only in secrets, the first is written; a comment at the end counts the others.
-    ``credentials``: names of secrets; None: those in the store's records; ``matrix_bytes``: memory for the
-    change bits of as many pages as are written in one pass over all visits.
+    ``credentials``: names of secrets; None: those in the store's records; ``matrix_bytes``: memory for change
+    bits, which limits how many pages one pass over all visits writes.
     """
     last, all_records = store.last_cycle, store.cycles()
     without = _WithoutSecrets(credentials or Credentials.of_store(all_records))

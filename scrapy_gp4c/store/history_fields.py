@@ -59,7 +59,7 @@ class PageState(msgspec.Struct, omit_defaults=True):
     failures: _Byte = 0
     gone: _Byte = 0
     last_attempt: _Cycle = 0
-    """Cycle of the last visit, if it failed, as is the next."""
+    """Cycle of the last visit if it failed, else 0; `outcome` is that visit's."""
     outcome: _Failure = "error"
     entered: _Cycle = 0
     found_by: Annotated[int, msgspec.Meta(ge=0, lt=discovery.START)] | Literal["start"] = 0
@@ -237,7 +237,8 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
 def check_pages(name: str, pages: Sequence[PageLine], cycles: int, is_known: Callable[[int], bool]) -> None:
     """Check that no page comes twice and that all bits and dates fit `cycles`; raises ImportFileError.
 
-    ``pages``: next lines of file `name`; ``cycles``: number of cycles; ``is_known(key)``: an earlier page's.
+    ``pages``: next lines of file `name`; ``cycles``: number of cycles; ``is_known(key)``: whether an earlier
+    line has the page.
     """
     seen: set[int] = set()
     for page in pages:

@@ -136,10 +136,10 @@ class CycleRecord(TypedDict, total=False):
     """Formula of the score function that ranks hubs; the next field says whether it counts by clock."""
     discovery_clock: Literal["visits", "cycles"]
     new_page_function: str
-    """Formula that ranks first visits; absent: they come by turns."""
+    """Formula that ranks first visits; absent: sites take turns."""
     new_page_clock: Literal["visits", "cycles"]
     undelivered: dict[str, list[Any]]
-    """Page -> facts about its copy whose items were delivered last, if a later visit's were not."""
+    """Page whose last items were lost -> fields of `scrapy_gp4c.crawling.cycle.Undelivered`."""
     signalled: int
     """Number of visits, the earliest of the cycle, whose signals were sent; absent: no receiver listens."""
     sitemaps: dict[str, list[str]]
@@ -161,14 +161,14 @@ class CycleRecord(TypedDict, total=False):
     code: list[int]
     """Checksum of the spider's code, and the first cycle with that code; 0: it never changed."""
     hidden_data: dict[str, list[int]]
-    """Part of responses and callback -> trials in which only this part had changed: how many yielded the
-    items of before, and how many others."""
+    """Part of responses, and callback -> numbers of its runs with the same items and with other ones, when
+    only this part had changed."""
     traps: list[list[Any]]
     """Scopes of crawler traps: site, start of the directory, whether URLs have a query."""
     repeats: list[list[Any]]
     """Scopes as in `traps`, then numbers of new pages, of repeats of other pages, of cycles with repeats."""
     url_parts: dict[str, list[int]]
-    """Part of URLs, such as a parameter -> hashes of some URLs of pages without it."""
+    """Part of URLs, such as a parameter -> the smallest hashes of all pages' URLs without that part."""
     logins: list[int]
     """Keys of the pages by which the spider comes to its first POST, or to the cookies of its session."""
     closers: list[int]

@@ -318,13 +318,13 @@ def test_claims_told_between_cycles_are_due_in_the_next(tmp_path: Path) -> None:
         store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(5))
         store.begin_cycle({"started": 1.0})
         store.finish_cycle({})
-        store.hints.tell(np.array([3, 1, 3]), 2.0)
-        store.hints.tell(np.array([4]), 2.0)
+        store.hints.add(np.array([3, 1, 3]), 2.0)
+        store.hints.add(np.array([4]), 2.0)
         (block,) = [block for _, block in store.blocks()]
         assert block["claims"].tolist() == [0, 0x44, 0, 0x44, 0x44]
         assert block["claimed_cycle"].tolist() == [0, 2, 0, 2, 2]
         store.begin_cycle({"started": 3.0})
-        store.hints.tell(np.array([0]), 4.0)
+        store.hints.add(np.array([0]), 4.0)
         (block,) = [block for _, block in store.blocks()]
         assert block["claims"][0] == 0
         store.finish_cycle({})

@@ -49,7 +49,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.record(NewVisit(page, outcome, 6.0, fingerprint=page + 7, distance=9, bytes=9))
         store.note_many(np.arange(1, 40, 3), "modified", np.full(13, 5.5))
         store.finish_cycle({"visited": 15})
-        store.hints.tell(np.arange(5, 25, dtype=np.uint32), 7.0)
+        store.hints.add(np.arange(5, 25, dtype=np.uint32), 7.0)
         assert store.trust()["counts"].any()
         assert store.verify() == []
     return path

@@ -205,7 +205,7 @@ def crawled_with_claims(path: Path, seed: int) -> None:
     """A store of a crawl that heard rumours, and was told something after its last cycle."""
     crawl(path, random_web(seed), dict(BUDGET), during=Rumours(seed))
     with Store(path) as store:
-        store.hints.tell(np.array([1, 5]), 2e9)
+        store.hints.add(np.array([1, 5]), 2e9)
 
 
 @pytest.fixture(scope="module")

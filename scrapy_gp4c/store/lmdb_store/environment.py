@@ -274,7 +274,7 @@ environment = lmdb.open(sys.argv[1], readonly=True, create=False, max_dbs=64, ma
 environment.copyfd(1, compact=True)
 """
 _LEAK: Final = "MDB_INCOMPATIBLE"
-"""LMDB's error where a copy read all pages in use, and unused ones are missing in the list of free pages."""
+"""LMDB's error after a copy of all pages in use, if its list of free pages lacks some unused ones."""
 
 
 def read_all_pages(path: Path) -> str:
@@ -585,7 +585,7 @@ class Table:
         return memoryview(value)[:-SUM_BYTES]
 
     def joined(self, txn: Any, numbers: npt.NDArray[Any], separator: bytes) -> bytes | None:
-        """Read and join the values whose 4-byte keys are `numbers`, ``[N]``; None if any is missing."""
+        """Read the values under the 4-byte keys `numbers`, joined by `separator`; None if any is missing."""
         keys = split(numbers.astype(">u4").tobytes(), U32.size)
         values: list[bytes] = list(map(txn.cursor(self.handle).get, keys))  # `getmulti` copies the keys too
         if None in values:

@@ -71,7 +71,7 @@ from scrapy_gp4c.store.lmdb_store.tables import (
 from scrapy_gp4c.store.records import CycleRecord
 
 Lines = Iterable[tuple[int, str]]
-"""(line number, line)."""
+"""Lines of a file as (line number, line) pairs."""
 MOST_CYCLES: Final = 1_000_000
 _NO_OUTCOME = 255
 
@@ -119,7 +119,7 @@ def _check_new(store_path: Path) -> None:
         return
     with closing(Environment(store_path, readonly=True)) as environment:
         with environment.transaction() as txn:
-            if txn.stat()["entries"] == 0:  # killed at birth
+            if txn.stat()["entries"] == 0:  # a crawl was killed while it made the store
                 return
         tables = Tables(environment, open_tables(environment, USUAL.block_rows))
         pages, cycles = tables.merged_pages, len(tables.cycles())

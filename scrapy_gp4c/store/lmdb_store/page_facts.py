@@ -107,7 +107,7 @@ class ClaimsFold(NamedTuple):
 
     @classmethod
     def of(cls, tables: Tables, cycle: int) -> Self:
-        """Make it for the open cycle `cycle`, with the start times in the records of cycles."""
+        """Make an instance for the open cycle `cycle`, with the start times in the records of cycles."""
         starts = [record.get("started") for record in tables.cycles() if record["cycle"] <= cycle]
         return cls(tables, cycle, claims.ascending_starts(starts))
 

@@ -63,7 +63,7 @@ Values = dict[str, dict[bytes, bytes]]
 """Table -> key -> value, without its checksum."""
 
 _CLAIMED: Final = {"hints", "claims", "trust", "columns", "visits"}
-"""Tables whose damage makes the columns of claims and the trust in sites be recomputed."""
+"""Tables that, if damaged, make `recover` recompute the columns of claims and the trust in sites."""
 
 
 class Recovered(NamedTuple):

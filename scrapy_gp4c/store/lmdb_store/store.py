@@ -94,8 +94,8 @@ class WriteBuffer:
         """Add a note, a fact about a page beside its visits; ``what``: its subject, one of `WHAT`."""
         self._latest_notes.append((page, WHAT.index(what), value))
 
-    def _gather(self) -> None:
-        """Move the notes of single pages into an array behind the notes that were made before them."""
+    def _pack_single_notes(self) -> None:
+        """Pack the notes of single pages into an array, so that all notes stay in order."""
         if self._latest_notes:
             self._notes.append(np.array(self._latest_notes, NOTE))
             self._latest_notes = []
@@ -104,18 +104,18 @@ class WriteBuffer:
         """Add a note about each of `pages`, with `values` ``[P]``."""
         notes = np.zeros(len(pages), NOTE)
         notes["page"], notes["what"], notes["value"] = pages, WHAT.index(what), values
-        self._gather()
+        self._pack_single_notes()
         self._notes.append(notes)
 
     def notes(self) -> npt.NDArray[Any]:
         """All notes, dtype `NOTE`, in the order in which they were made."""
-        self._gather()
+        self._pack_single_notes()
         return np.concatenate(self._notes) if self._notes else NO_NOTES
 
     def write(self, txn: Any, db: Handles, cycle: int, known_request: Callable[[Any, int], bytes]) -> None:
         """Write all changes but visits and notes, which `Store.commit` writes under numbered keys.
 
-        ``known_request(txn, page)``: reads the request that is replaced, whose directory the page stays in.
+        ``known_request(txn, page)``: reads the stored request that a new one replaces.
         """
         for page, new_value in self.pages.items():
             db["new"].put(txn, U32_PAIR.pack(cycle, page), new_value)
@@ -184,7 +184,7 @@ class Store(Tables):
         for visits in self._visits:
             np.frombuffer(self._visited, np.uint8)[visits["page"]] = 1
         self._notes = [np.frombuffer(bytes(value), NOTE) for _, value in self.db["notes"].items(txn)]
-        self.said_weights = weights_of_notes(self._notes)
+        self.noted_weights = weights_of_notes(self._notes)
         """Page -> its weight by the newest note of the open cycle, committed or not."""
 
     def begin_cycle(self, record: CycleRecord) -> int:
@@ -250,7 +250,7 @@ class Store(Tables):
                 self._missed = key
         return page
 
-    def found_now(self, key: int) -> int:
+    def new_page_id(self, key: int) -> int:
         """Return the id of the page with this key if the open cycle has found it, else -1."""
         return self._pending.get(key, -1)
 
@@ -373,7 +373,7 @@ class Store(Tables):
         self._check(page)
         self._buffer.note(page, what, value)
         if what == "weight":
-            self.said_weights[page] = value
+            self.noted_weights[page] = value
 
     def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
         """Note the same kind of fact about many pages, as `note` does; ``values``: ``[P]``.
@@ -384,7 +384,7 @@ class Store(Tables):
         self.require_open_cycle()
         self._buffer.note_many(pages, what, values)
         if what == "weight":
-            self.said_weights.update(zip(pages.tolist(), values.tolist(), strict=True))
+            self.noted_weights.update(zip(pages.tolist(), values.tolist(), strict=True))
 
     def notes(self) -> npt.NDArray[Any]:
         """Return the notes (facts besides visits) of the open cycle so far, dtype `NOTE`."""
@@ -456,7 +456,7 @@ class Store(Tables):
 
     @property
     def is_folding(self) -> bool:
-        """Whether a fold is incomplete: it lacked room or, as only a reader can see, was killed or runs."""
+        """Whether a fold is incomplete: it lacked room, or (only readers see that) was killed or runs."""
         return self.fold_marker is not None
 
     # --- cycles and plans
@@ -637,7 +637,7 @@ class Store(Tables):
             return SHADOWS.read(txn, self.db, cycle)
 
     def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
-        """Write the control group's shadows after `cycle`; only those of the cycle before stay besides."""
+        """Write the control group's shadows after `cycle`; delete those from before the previous cycle."""
         with self.transaction(write=True) as txn:
             SHADOWS.drop(txn, self.db, 0, cycle - 2)
             SHADOWS.put(txn, self.db, cycle, 0, shadows)
@@ -663,10 +663,10 @@ class Claims:
         known, position = np.unique(keys, return_inverse=True)
         page_ids = self._store.ids_of(known)
         for row in np.flatnonzero(page_ids < 0).tolist():
-            page_ids[row] = self._store.found_now(int(known[row]))
+            page_ids[row] = self._store.new_page_id(int(known[row]))
         return page_ids[position]
 
-    def tell(self, pages: Array, time_s: float) -> None:
+    def add(self, pages: Array, time_s: float) -> None:
         """Claim that pages changed at `time_s`, as `scrapy gp4c hint` does, and commit.
 
         With an open cycle this is a note. Without one, the claim says that the next cycle sees the change,
@@ -697,7 +697,7 @@ class Claims:
             CLAIMS.put(txn, store.db, store.last_cycle, part_number, claimed)
 
     def of_cycles(self, first: int = 1) -> Iterator[tuple[int, Array]]:
-        """Yield (cycle, some of its claims), dtype `CLAIM`, for the finished cycles from `first` on."""
+        """Yield (cycle, claims) in chunks of dtype `CLAIM`, for the finished cycles from `first` on."""
         return self._store.rows_of_cycles(CLAIMS, first)
 
 
@@ -709,7 +709,7 @@ class Weights:
 
     def of(self, page: int) -> float:
         """Return a page's weight, the newest note of the open cycle included; 1 if none was ever set."""
-        new_weight = self._store.said_weights.get(page)
+        new_weight = self._store.noted_weights.get(page)
         if new_weight is not None or page >= self._store.merged_pages:
             return DEFAULT_WEIGHT if new_weight is None else new_weight
         block, row = divmod(page, self._store.block_rows)

@@ -170,10 +170,10 @@ VISITS: Final = CycleRows("visits", VISIT)
 PLANS: Final = CycleRows("plans", PLAN)
 GROUP_ROWS: Final = CycleRows("group_visits", GROUP_VISITS)
 CLAIMS: Final = CycleRows("claims", CLAIM, (_pack_claims, _unpack_claims))
-"""Claims that said something new in a cycle."""
+"""Claims by the cycle that read them, without those that repeated earlier ones."""
 GAINS: Final = CycleRows("gains", GAIN)
 TRUST_PARTS: Final = CycleRows("trust", SITE_COUNTS)
-"""Counts that the parts of a fold add; under cycle 0 the same table has the sums by site, dtype `TRUST`."""
+"""Counts by directory while a cycle is folded; under cycle 0 the table has sums by site, dtype `TRUST`."""
 SHADOWS: Final = CycleRows("shadows", SHADOW)
 OF_PAGES: Final = ("validators", "first_urls", "copies", "descriptions", "answers")
 """Tables by page id, with a small value for some of the pages."""
@@ -528,10 +528,9 @@ class Tables:
         self.last_cycle = len(records)
 
     def append_pages(self, requests: Sequence[bytes], state: Columns, directories: Array) -> None:
-        """Append pages with unknown keys: JSON requests ``[P]``, columns ``[P]``, and their new directories.
+        """Append new pages: JSON requests ``[P]``, columns ``[P]``, and new `directories`, dtype `GROUP`.
 
         A request that was set for a page of the open cycle, and so is in `urls` already, stays there.
-        ``directories``: dtype `GROUP`.
         """
         first, pages = self.merged_pages, len(requests)
         with self.transaction(write=True) as txn:

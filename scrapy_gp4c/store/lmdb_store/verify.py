@@ -257,7 +257,7 @@ class Derived(NamedTuple):
 def derive(tables: Tables) -> Derived:
     """Recompute page columns, directory sums and trust from stored visits and claims.
 
-    Memory: 60 bytes per page. Raises StoreDamagedError for visits, claims or directories that cannot be.
+    Memory: 60 bytes per page. Raises StoreDamagedError for impossible visits, claims or directories.
     """
     pages, last = tables.merged_pages, tables.last_cycle
     groups = [block["group"] for _, block in tables.blocks(["group"])]
