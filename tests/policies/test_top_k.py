@@ -86,7 +86,7 @@ def counted(text: str) -> Counted:
     return Counted(**vars(load(text)))
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @given(
     st.sampled_from(FUNCTIONS),
     st.lists(st.tuples(st.integers(0, 400), st.integers(1, 6)), max_size=9),
