@@ -88,10 +88,10 @@ class Downloads:
             if has_delay and self._sites > 1 and claim.kind == KINDS[SAMPLE]:
                 request.priority += RANK_LEVELS
 
-    def load(self, queued: Collection[str], is_under_way: Callable[[Claim], bool]) -> Load:
-        """Return the load of a queue, by its requests' downloader slots and by which visits are under way."""
+    def load(self, queued: Collection[str], is_unrecorded: Callable[[Claim], bool]) -> Load:
+        """Return the load of a queue, by its requests' downloader slots (`queued`) and unrecorded visits."""
         load = self._of_queue(queued)
-        return Load.SAMPLED if load is Load.FREE and self._may_plan_ahead(is_under_way) else load
+        return Load.SAMPLED if load is Load.FREE and self._may_plan_ahead(is_unrecorded) else load
 
     def _of_queue(self, queued: Collection[str]) -> Load:
         self._queued = frozenset(queued)
@@ -140,10 +140,10 @@ class Downloads:
         slot = self._downloader.slots.get(name)
         return slot is not None and bool(slot.delay) and self._counts[name] > 0
 
-    def awaits(self, is_under_way: Callable[[Claim], bool]) -> bool:
+    def awaits(self, is_unrecorded: Callable[[Claim], bool]) -> bool:
         """Whether an outcome is missing that the policy waits for, and that will come soon."""
         for claim, name in list(self._awaited.items()):
-            if not is_under_way(claim):
+            if not is_unrecorded(claim):
                 del self._awaited[claim]
                 self._new_outcomes += 1
             elif claim.page in self._held or (name is not None and self._answers_soon(claim, name)):
@@ -157,7 +157,7 @@ class Downloads:
             return bool(time() - slot.lastseen < ANSWERED_S)
         return not 0.0 < self._backlog_s(name) < math.inf
 
-    def _may_plan_ahead(self, is_under_way: Callable[[Claim], bool]) -> bool:
+    def _may_plan_ahead(self, is_unrecorded: Callable[[Claim], bool]) -> bool:
         """Whether new samples allow a further round now, by which an idle host may get pages.
 
         Only where hosts have delays: elsewhere no host is idle for long.
@@ -166,7 +166,7 @@ class Downloads:
         if monotonic() < self._leaves_time_until_s or not any(slot.delay for slot in slots):
             return False
         self._count()
-        return not self.awaits(is_under_way) and self._new_outcomes > 0 and self.may_feed_idle_host()
+        return not self.awaits(is_unrecorded) and self._new_outcomes > 0 and self.may_feed_idle_host()
 
     def may_feed_idle_host(self) -> bool:
         """Whether a further round could give pages to a host that has none queued.

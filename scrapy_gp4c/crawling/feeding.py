@@ -34,7 +34,7 @@ CHUNK_PAGES: Final = 256
 MIN_HOSTS: Final = 64
 """Number of hosts with queued pages below which more of the plan is read."""
 MAX_WAITING: Final = 250_000
-"""Number of read pages that their hosts have no room for from which on no more of the plan is read."""
+"""Number of read pages that wait for room at their hosts from which on the plan is read no further."""
 
 
 class Frontier:
@@ -165,11 +165,11 @@ class Feeder:
         self.deferred = array("Q")
         """Pages whose requests lacked a value, to be tried again when the spider's requests have ended."""
         self._tries: Counter[int] = Counter()
-        """Page -> how often it was to be queued and its request lacked a value or secret."""
+        """Page -> how often it could not be queued, as its request lacked a value or secret."""
         self._unasked: dict[int, tuple[StoredRequest, list[str]]] = {}
         """Page that only the spider can request -> its stored request, and names of what that lacks."""
         self.unreplaced: set[int] = set()
-        """Pages that only the spider can request, and whose visits no other pages have got yet."""
+        """Pages that only the spider can request, and for which no others are planned yet."""
         self.extend(pages)
 
     def __len__(self) -> int:
@@ -188,7 +188,7 @@ class Feeder:
         self.feed()
 
     def release(self) -> None:
-        """Feed pages that still wait for finders, as nothing is left; those of a late one become late."""
+        """Feed pages that wait for finders, as all else is done; those of a late finder become late."""
         late = set(self.late)
         for finder in list(self.waiting):
             pages = self.waiting.pop(finder)
@@ -307,7 +307,7 @@ class Feeder:
             request, lacks = self._rebuilder.build(stored, self._admission.data.varying)
         except CallbackMissingError as error:  # the spider knows its name of today
             lacks = [str(error)]
-        except Exception as error:  # whatever a store of others holds, it is this page's failure alone
+        except Exception as error:  # foreign data in the store fails this page alone
             self._log_not_built(stored, error)
         if lacks and (offered := self._admission.offered.pop(page, None)) is not None:
             request, lacks = offered, []

@@ -176,11 +176,11 @@ class PageResult:
     not_sendable: str = ""
     """Text for the log: the callback's first request that the fetcher had to send itself, and why."""
     callback_error: str = ""
-    """Traceback of the spider's callback, or of a pipeline."""
+    """Traceback of a callback or pipeline that failed; empty: none did."""
     close_reason: str = ""
     """Why the callback closes the spider; empty: it does not."""
     failure: str | None = None
-    """Exception of the callback, which a middleware may have hidden."""
+    """Exception of the callback, even if a middleware has handled it; None: it raised none."""
     excluded: str = ""
     """Reason why a rule kept the page out: robots.txt, an off-site host."""
     failed: str = ""

@@ -58,7 +58,7 @@ class PagesInMemory:
         each_request: Callable[[Array], Iterator[StoredRequest]],
         before: KnownPages | None = None,
     ) -> None:
-        """Take columns ``[P]``, which `fold` changes, site keys of directories; the rest is `before`'s."""
+        """Take columns ``[P]``, which `fold` changes; visits, trust and clusters are read from `before`."""
         self.each_request = each_request
         self._before = before
         self._folded: dict[int, Array] = {}
@@ -281,7 +281,7 @@ def is_shut_out(pages: KnownPages, page: int, cycle: int, settings: Settings, bu
         if len(scores):
             later = {name: np.array(block.state[name]) for name in terminals.STATE}
             terminals.observe(later, np.zeros(len(scores), np.bool_), cycle)
-            # Each column goes its own way: what one such visit leaves as it is, all do.
+            # What one unchanged visit leaves as it is, all do, as no column depends on others.
             same = [later[name] == block.state[name] for name in function.columns]
             lasting = np.logical_and.reduce(same)
             higher += int(np.count_nonzero((scores > score) & lasting))

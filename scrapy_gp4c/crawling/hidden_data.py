@@ -40,7 +40,7 @@ PAUSE: Final = 20
 TRIALS: Final = 10
 """Number of runs of a callback, with the same items as before, after which a difference is ignored."""
 PROBES: Final = 2
-"""Number of further such runs in a cycle: a site may have data where it had none."""
+"""Number of runs in each later cycle, after `TRIALS`: the site may have changed."""
 MAX_CALLBACKS: Final = 100
 NO_ITEMS: Final = 1
 """Checksum of a visit without items; 0: the items are not known."""

@@ -41,7 +41,7 @@ from scrapy_gp4c.page_state.groups import place_of_url
 # Statistics of claims that were noted, and of what was left out.
 UNREADABLE: Final = "gp4c/hints/unreadable"
 MAX_NAMED: Final = 1_000
-"""Most remembered sitemaps that robots.txt files of other sites than their own name."""
+"""Most remembered pairs of a sitemap and another site whose robots.txt names it."""
 MAX_NAMED_BY_SITE: Final = 50
 """Most remembered sitemaps that the robots.txt of one site names."""
 MAX_NAMED_BYTES: Final = 2**17
@@ -277,5 +277,5 @@ def span_of(response: Response) -> float | None:
     date = response.headers.get("Date")
     until_s = mail_seconds_of(expires.decode("latin-1"))
     from_s = nan if date is None else mail_seconds_of(date.decode("latin-1"))
-    # What is no date, such as the usual 0, means that it is over.
+    # A text that is no date, such as the usual 0, means that it has expired.
     return 0.0 if isnan(until_s) else max(0.0, until_s - (time.time() if isnan(from_s) else from_s))

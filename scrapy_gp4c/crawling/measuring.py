@@ -92,7 +92,7 @@ class Measuring:
         return CycleGains(int(counted.sum()), float(gains["ppm"][counted].sum(dtype=np.float64)))
 
     def _gains(self, visits: Array, page: Array, ppm: Array, cycle: int) -> Array:
-        """Return gains of visits, dtype `GAIN`: `ppm` of each measured `page`, and 0 for equal texts."""
+        """Return gains of a cycle's visits, dtype `GAIN`: `ppm` for each measured `page`, 0 if unchanged."""
         judged = among(visits["outcome"], JUDGED)
         same = judged & ((visits["distance"] == 0) | (visits["outcome"] == NOT_MODIFIED))
         zero = np.setdiff1d(visits["page"][same], page)

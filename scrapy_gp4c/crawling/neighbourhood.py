@@ -184,7 +184,7 @@ class Neighbourhood:
         self._cycle = cycle
         self._is_lifted = not _LIFTED.isdisjoint(columns) and len(known.trust()) > 0
         if not self._is_lifted and "claimed_cycle" not in columns:
-            # No visit has judged a claim: all lifts are 0, and the columns of claims need no reading.
+            # No visit has judged a claim: all lifts are 0, without the columns of claims.
             columns = tuple(name for name in columns if name not in (*_LIFTED, *EXTRAS))
         self.is_needed = not UNRELATED.issuperset(columns)
         """Whether a column depends on other pages."""
@@ -288,7 +288,7 @@ class Neighbourhood:
 
     @cached_property
     def _site_claims(self) -> tuple[Array, Array]:
-        """Counts of right and wrong claims by site in finished cycles, and result of `pages_with_claims`."""
+        """Counts by site: right and wrong claims of finished cycles, and pages with claims now."""
         keys, number = np.unique(self._known.site_keys(), return_inverse=True)
         rows = self._known.trust()
         counts = np.zeros((len(keys), *rows["counts"].shape[1:]))
@@ -297,7 +297,7 @@ class Neighbourhood:
         return counts, pages_with_claims(parts, len(keys), self._cycle)
 
     def _ages(self) -> npt.NDArray[np.int64]:
-        """Return for each site, ``[S]``, by `evidence_of_ages`, if pages' ages when found predict changes."""
+        """Return evidence that pages' ages when found predict changes, per site: see `evidence_of_ages`."""
         number, sums = self._directories.site, self._site_sums
         parts = ((number[columns["group"]], columns) for _, columns in self._known.blocks())
         return evidence_of_ages(parts, self._directories.sites, sums.crawl_rate)
@@ -368,7 +368,7 @@ class LiveEvidence:
                 yield self._block((rows + first).astype(np.uint32), columns, ids, rows)
 
     def sample(self) -> tuple[Block, float] | None:
-        """Return candidates of 128 places of a large store, and their share of all; None: it is small."""
+        """Return candidates in 128 stretches of pages, and the share of these in all; None if all are few."""
         pages = len(self._open)
         if pages < MANY_PAGES:
             return None

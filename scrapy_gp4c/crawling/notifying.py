@@ -67,7 +67,7 @@ class Notifier:
         events = open_cycle_events(self._store, self._settings.gone_after, visits)
         if not self.is_on:
             events = last_events(events, DEFAULT_EVENTS, ENTRIES)
-        records = self._records(events)
+        records = self._with_diffs(events)
         try:
             if self.is_on:
                 command = bool(self._settings.on_change)
@@ -127,10 +127,10 @@ class Notifier:
         except OSError as error:
             self._warn("Notices wait for the next run: %s", error)
 
-    def _records(self, events: CycleEvents) -> list[PageEvent]:
-        """Return the events, with text differences for those alone that a message or the feed shows.
+    def _with_diffs(self, events: CycleEvents) -> list[PageEvent]:
+        """Return the page events, with text differences for those that a message or the feed shows.
 
-        Differences of all took minutes of a cycle with 10,000 changes, of which a digest names 20.
+        For all of a cycle's 10,000 changes they would take minutes, and a digest names 20.
         """
         settings, credentials = self._settings, Credentials(self._settings.secret_params)
         arguments = spider_arguments(self._spider, credentials)

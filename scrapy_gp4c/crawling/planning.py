@@ -85,7 +85,7 @@ def some_columns(known: KnownPages, pages: Pages, names: Sequence[str]) -> dict[
 
 
 MOST_ALIVE: Final = 0.25
-"""Most pages of a site that answer in an outage, as a share of its pages with copies that fail."""
+"""Most answering pages of a site in an outage, as a share of its failing pages with copies."""
 BUDGET_SHARE: Final = 0.25
 """Share of a cycle's budget that gone pages may take, apart from pages of sites that answer again."""
 
@@ -253,7 +253,7 @@ READ: Final = {
 
 
 KEPT_BYTES: Final = 2**25 - 2**16
-"""Just below the largest array whose memory glibc learns to keep."""
+"""Size of an array by which glibc learns to keep the memory of smaller ones, once it is freed."""
 
 
 class Survey(NamedTuple):
@@ -273,7 +273,7 @@ class Survey(NamedTuple):
     gone: Array
     """All gone pages, dtype `GONE_PAGE`, ids ascending."""
     promised: Array
-    """Settled pages with a promise, but for the control group: dtype `PROMISED_PAGE`, ids ascending."""
+    """Pages past their warm-up with a promise, without the control group: dtype `PROMISED_PAGE`."""
 
 
 def site_keys(hosts: Collection[str]) -> Array:
@@ -292,8 +292,7 @@ def classify_pages(
 
     ``rules``: of the pages, None: there are none; ``left_alone``: keys of sites whose pages get no visit.
     """
-    # Once an array of that size was freed, glibc keeps the memory of smaller ones (mallopt(3), under
-    # M_MMAP_THRESHOLD); else it is new for each block, which takes a fifth of the time of planning 1M pages.
+    # Without it (mallopt(3), M_MMAP_THRESHOLD), each block has new memory: a fifth of the time for 1M pages.
     np.empty(KEPT_BYTES, np.uint8)
     sites = known.site_keys() if left_alone.size else left_alone
     is_left_alone = np.isin(sites, left_alone)
@@ -522,7 +521,7 @@ class Planner:
     def _planned(self, round: PlannedRound) -> PlannedRound:
         """Count a round as planned; returns it with the cycle's counts, to which its own are added."""
         chosen, counts = round.parts[RANKED], round.counts
-        # One round without a cut-off, and no score divides the cycle's pages.
+        # A single round without a cut-off leaves the cycle without one.
         has_cut_off = counts["cuts"] is not None and (chosen.cut is not None or not len(chosen.pages))
         keys = np.unique(self._known.site_keys()).tolist() if chosen.site_cuts else []
         site_cuts = [(keys[site], *cut) for site, cut in chosen.site_cuts.items()]

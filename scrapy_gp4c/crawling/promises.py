@@ -53,10 +53,10 @@ class CycleTimes(NamedTuple):
         known = starts_s[~np.isnan(starts_s)]
         interval_s = float(np.median(np.diff(known)[-INTERVALS:])) if len(known) > 1 else 0.0
         interval_s = max(interval_s, 1.0)
-        if last + 1 < cycle:  # as a forecast of several cycles has it
+        if last + 1 < cycle:  # in a forecast of several cycles
             starts_s[last + 1 :] = starts_s[last + 1] + interval_s * np.arange(cycle - last)
         now_s = time.time() if np.isnan(starts_s[cycle]) else float(starts_s[cycle])
-        starts_s[starts_s > now_s] = np.nan  # of a clock that was ahead
+        starts_s[starts_s > now_s] = np.nan  # the clock was ahead
         return cls(cycle, now_s, starts_s[:-1], interval_s)
 
     def age_s(self, last: Array) -> Array:
@@ -69,7 +69,7 @@ class CycleTimes(NamedTuple):
         return span.cycles or max(1, int(span.seconds * (1 + TOLERANCE) / self.interval_s))
 
     def cycles_left(self, span: Span, last: Array) -> Array:
-        """Return in how many cycles a span since each of the cycles `last` ends; negative: it has ended."""
+        """Return in how many cycles a span since each of the cycles `last` will end; negative: it is over."""
         if span.cycles:
             return np.where(last <= 0, 0, last.astype(np.int64) + span.cycles - self.cycle)
         left_s = span.seconds * (1 + TOLERANCE) - self.age_s(last)

@@ -42,17 +42,17 @@ MANY_REPEATS: Final = 200
 FEW: Final = 5
 """Fewest new pages in a cycle by which a trap may prove to be none any more."""
 UNREAD: Final = 20
-"""Number of new pages per `form_of` URL after which texts of further ones are compared without numbers."""
+"""Number of the first new pages of a form of URL (`form_of`) whose texts are not compared."""
 READ: Final = 30
-"""Number of these further pages whose texts are compared."""
+"""Number of the form's next pages, whose texts are compared without their numbers."""
 ALIKE: Final = 0.6
 """Share of compared pages with alike texts from which on there is a warning; calendars name months."""
 MAX_NAMED: Final = 20
 """Most words of a URL, its last ones, that are left out of a text before it is compared."""
 MIN_COMBINATIONS: Final = 16
-"""Fewest sets of parameters of a path's new pages, three for each parameter, by which these are facets."""
+"""Fewest combinations of a path's query parameters for a warning; at least 3 for each parameter, too."""
 MAX_COMBINATIONS: Final = 256
-"""Most such sets that are noted for a path."""
+"""Most combinations that are noted for a path."""
 _NUMBER: Final = re.compile(r"\d+")
 MAX_REMEMBERED: Final = 100_000
 """Most texts of a cycle's new pages, and most scopes, that are remembered."""
@@ -66,7 +66,7 @@ _TOKENS: Final = re.compile(
 )
 """Dates, Unix times, UUIDs and long hexadecimal numbers in a URL."""
 SAMPLE: Final = 64
-"""Number of URLs, as hashes without the URL part, that are kept for each part, see `UrlParts`."""
+"""Most hashes of URLs without a part that are kept for this part, see `UrlParts`."""
 MIN_VARIANTS: Final = 3
 """Fewest new pages that differ from known ones in a URL part alone, for the part to be in a warning."""
 MAX_PARTS: Final = 20
@@ -145,7 +145,7 @@ class UrlParts:
         """URL part -> hash of a URL without it -> URLs of this cycle's new pages."""
         self._pages: Counter[str] = Counter()
         self._chained: Counter[tuple[str, int]] = Counter()
-        """URL part, and hash as above -> number of new pages whose finders differ in nothing else."""
+        """URL part, and hash as above -> number of new pages whose finders' URLs differ in it alone."""
 
     def note(self, url: str, finder_url: str = "") -> None:
         """Note a new page, by its URL; ``finder_url``: of the page that linked to it."""
@@ -295,7 +295,7 @@ class Repeats:
         self._combinations: defaultdict[str, set[frozenset[str]]] = defaultdict(set)
         """URL without query -> sets of parameters of its new pages."""
         self._facets: set[str] = set()
-        """URLs without query of which a warning says that their parameters are combined."""
+        """URLs without query for whose combined parameters there was a warning."""
         self._originals: dict[tuple[str, int], int] | None = None
         """Site and fingerprint -> first page in a trap that has this text; None: not read yet."""
         self.excluded: set[int] = set()
@@ -433,7 +433,7 @@ class Repeats:
                 self._store.amend_record(traps=[list(one) for one in self._taken])
                 counts = (tally.pages, tally.repeats) if is_now else (pages, repeats)
                 line = self._warning(scope, *counts, tally.examples or [url])
-                for outer in scopes_of(url):  # the others are no traps for what is in this one
+                for outer in scopes_of(url):  # outer scopes are no traps by the pages of this one
                     self._before.pop(outer, None)
                     self._tallies[outer] = ScopeCounts()
                 return line

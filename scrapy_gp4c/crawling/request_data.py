@@ -179,7 +179,7 @@ class RequestData:
         """Name of such data -> the value that all pages get; None: they get different ones."""
 
     def of(self, stored: StoredRequest) -> dict[str, Any]:
-        """Return a request's data; an ignored parameter, such as a token, makes its ``URL`` one of them."""
+        """Return a request's data, with its ``URL`` if that has an ignored parameter, such as a token."""
         data, url = data_of(stored), stored["url"]
         return data if page_url(url, self._named_params) == url else data | {"URL": url}
 
@@ -211,7 +211,6 @@ class RequestData:
             self._handed[page] = handed.keys()
 
     def _count_steady(self, names: Collection[str]) -> None:
-        """Count for the data of these names that it had the value of the run before."""
         steady = self._steady
         for name in names:
             if steady.get(name, 0) < MIN_STEADY and len(steady) < MAX_VARYING:

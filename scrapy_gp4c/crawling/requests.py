@@ -54,7 +54,7 @@ WEIGHT: Final = "gp4c_weight"
 WISHES: Final = frozenset(META_KEYS)
 """Keys in ``Request.meta`` by which a spider gives a page a weight, promises (see `promises`) or a tag."""
 SHARED: Final = "gp4c_shared"
-"""Key in ``Request.meta`` from fetchers to the crawl's process: field and name of a value -> object's id."""
+"""Key in ``Request.meta`` of fetchers' requests: field and name of an object in it -> its identity."""
 PASSED: Final = "passed"
 """Mark of a request in flight that is no visit, nor are its redirects and retries (a GET after a POST)."""
 UNKNOWN_FINDER: Final = 0
@@ -361,7 +361,7 @@ def _rule_number(identity: Any, url: str, spider: Spider) -> int:
 def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[str, Any]:
     """Return the entries of `values` that JSON can hold; others are added to ``unstorable`` as "name key"."""
     if all(type(key) is str and type(value) in _JSON_SCALARS for key, value in values.items()):
-        return dict(values)  # as it is nearly always, and three times as fast
+        return dict(values)  # nearly always, and three times as fast
     storable = {}
     for key, value in values.items():
         try:
@@ -375,7 +375,7 @@ def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[
 
 
 def is_plugins(key: object) -> bool:
-    """Whether a key in ``Request.meta`` is a plugin's (``_x``), which no rebuilt request has by itself."""
+    """Whether a key in ``Request.meta`` begins with an underscore, as plugins' do: it is no data."""
     return isinstance(key, str) and key.startswith("_")
 
 
@@ -432,7 +432,7 @@ def from_stored(stored: StoredRequest, spider: Spider) -> Request:
     if path is not None and _is_loadable(path, spider):
         fields["_class"] = path
     request = request_from_dict(fields, spider=spider)
-    if not request.url.startswith(WEB):  # file: and data: are no pages, whoever wrote the store
+    if not request.url.startswith(WEB):  # a store of others may have file: and data:
         raise ValueError(f"expected an http or https URL; found {stored['url'][:80]!r}")
     return request
 
@@ -510,7 +510,7 @@ class Rebuilder:
         """Ignored URL parameters that the project has named, without those of campaigns."""
         self.link_params = tuple(name for name in self._ignored if name in IGNORED_PARAMS)
         """Ignored URL parameters of campaigns: to a callback, links that differ in these are the same."""
-        # Another version of Scrapy may hash otherwise: then every fingerprint is Scrapy's own.
+        # Where this version of Scrapy hashes otherwise, every fingerprint is Scrapy's own.
         self._hashes_plain = self.by_url_alone and self._fingerprint(
             Request(_PROBE_URL)
         ) == _plain_fingerprint(_PROBE_URL)
@@ -556,7 +556,7 @@ class Rebuilder:
     def stored(self, request: Request) -> StoredRequest:
         """Return what the store keeps of a request, as `to_stored` does, without what is secret."""
         stored = to_stored(request, self.spider)
-        # A session of this run would be none in the next; without it, the page can be asked for all the same.
+        # The session in a URL is of no use in the next run, and the page can be requested without it.
         stored["url"] = without_session(stored["url"], self._ignored)
         if self._has_session(request):
             stored["session"] = True

@@ -98,8 +98,8 @@ MAX_LIES: Final = 3
 """Pages with false 304s after which no request to their site has validators."""
 MAX_LYING_SITES: Final = 1_000
 """Most sites with a false 304 that are remembered, in the cycle's record."""
-MAX_WAITING: Final = 8
-"""Most visits in a row that a page counts as a twin (second URL of a page) although its text differs."""
+MAX_TWIN_WAITS: Final = 8
+"""Most visits in a row in which a twin (second URL of a page) stays one although their texts differ."""
 MIN_TWIN_VISITS: Final = 2
 """Fewest compared visits of each of two URLs that may be one page."""
 MIN_RETURNS: Final = 2
@@ -194,7 +194,7 @@ class Visit:
     def add_validators(self) -> None:
         """Add the page's validators to the request if GP4C_SKIP_UNCHANGED is set (RFC 9110, 13)."""
         visits = self._visits
-        self._request.meta.pop(LATENCY, None)  # of a retry or redirect; from now on it tells of a download
+        self._request.meta.pop(LATENCY, None)  # left by a retry or redirect
         if self._is_led_elsewhere:
             for name in CONDITIONS:
                 self._request.headers.pop(name, None)
@@ -210,7 +210,7 @@ class Visit:
             visits.cycle.hidden_data.try_callback(page, visits.store.request(page), visits.spider)
             row, lies = visits.store.page(page), visits.lies.get(site_of(self._request), ())
             if row.failures:
-                return  # maybe for what was asked: a header beyond a server's limit is answered 400, for ever
+                return  # maybe by its validators: too long a header is answered 400, for ever
             measuring = visits.cycle.measuring
             lacks_text = measuring is not None and measuring.lacks(page, row)
             notes = visits.store.copy_notes(page) if row.has_copy else None
@@ -276,14 +276,14 @@ class Visit:
             if (outcome := self._outcome(response)) is not None:
                 row = visits.store.page(claim.page)
                 if outcome == "not_modified" and row.outcome == CHANGED and is_full_visit(row.key, row.n - 1):
-                    self._note_lie()  # the page was asked for with the validators of the copy before
+                    self._note_lie()  # it was requested with validators of the copy before
                 is_lost = outcome == "error" and visits.cycle.may_blame_host(
                     claim.page, site_of(self._request)
                 )
                 is_refusal = is_lost or response.status in REFUSALS
                 self._note_refusal(wait_of(response) if is_refusal else None)
                 error = "the body lacks its end" if CUT_OFF in response.flags else None
-                is_empty = visits.skip_unchanged and response.status == 304  # nothing for a callback to read
+                is_empty = visits.skip_unchanged and response.status == 304  # without a body
                 request = None if is_empty else self._request
                 return self._finish(response, self._end(response, outcome, error, request))
             if visits.hints.is_slow(response):
@@ -565,13 +565,13 @@ class Visit:
             return None
         texts = {page.fingerprint}
         if row.has_copy and not is_changed(page.fingerprint, row.fingerprint, bits):
-            texts.add(row.fingerprint)  # without a clock, as the other copy
-        if _usage(store.request(twin)) != _usage(store.request(number)):
+            texts.add(row.fingerprint)  # unchanged, so that its copy stands for it
+        if _callback_of(store.request(twin)) != _callback_of(store.request(number)):
             return None
         is_same = any(not is_changed(text, other.fingerprint, bits) for text in texts)
-        # A change is the other's to report, which may not have been visited since.
+        # The other page, maybe still to be visited, reports a change of both.
         is_known = self._is_permanent or row.outcome == EXCLUDED or is_moved
-        may_wait = is_known and row.failures <= MAX_WAITING
+        may_wait = is_known and row.failures <= MAX_TWIN_WAITS
         return twin if is_same or (may_wait and not self._is_as_before(twin)) else None
 
     def _first_named(self, key: int) -> int | None:
@@ -692,7 +692,7 @@ class Visit:
     def _note_validators(self, response: Response, info: VisitInfo) -> None:
         """Store the validators of a copy, or detect by them that the page's last 304 was false.
 
-        Some changed pages (`is_full_visit`) keep the earlier ones for a visit: a 304 to these is false.
+        A page that changed at a full visit (`is_full_visit`) keeps its old ones: a 304 to these is false.
         """
         store, page = self._visits.store, self._claim.page
         row = store.page(page)
@@ -705,7 +705,7 @@ class Visit:
     def _skip(self, response: Response) -> NoReturn:
         """Raise `Unchanged`, so that no callback runs; a Playwright page that it would close is closed."""
         browser_page = self._request.meta.get("playwright_page")
-        if browser_page is not None and self._request.errback is None:  # which would close it
+        if browser_page is not None and self._request.errback is None:  # an errback would close it
             deferred_from_coro(browser_page.close())
         if self._request.errback is not None:
             self._request.errback = partial(without_output, self._request.errback)
@@ -713,14 +713,14 @@ class Visit:
 
     def _attach(self, response: Response, info: VisitInfo) -> None:
         self._request.meta[META] = info
-        if response.request is not None:  # a middleware has chosen another request, whose callback gets it
+        if response.request is not None:  # a middleware may have replaced the request
             response.request.meta[META] = info
 
     def _keep_validators(self, response: Response, info: VisitInfo) -> None:
         """Store the validators of this response's copy, which the next visit's request will have."""
         store, page = self._visits.store, self._claim.page
         etag, last_modified = (None, None) if self._is_led_elsewhere else validators_of(response)
-        if info.held is not None:  # they are those of what the spider has used
+        if info.held is not None:  # stored unless the callback fails
             info.held.validators = etag, last_modified
         elif (etag, last_modified) != store.validators(page):
             store.set_validators(page, etag, last_modified)
@@ -762,7 +762,7 @@ def known_copy(cycle: Cycle, claim: Claim, *, is_redirected: bool = True) -> Kno
     row, rule = store.page(page), cycle.rules.of_page(page)
     archive, measuring = cycle.archive, cycle.measuring
     needs_text = measuring is not None and measuring.lacks(page, row)
-    if archive is not None:  # of a page that was not delivered, another copy is compared word by word
+    if archive is not None:  # an undelivered page is compared with the text of an older copy
         needs_text |= page in cycle.deliveries.pages or archive.lacks(row)
     was_doubtful = page in cycle.asked_again or (
         # A cycle that was cut short did not ask once more.
@@ -863,7 +863,7 @@ def judge(
     return Judgement(reading, is_rebased=is_anew, doubt=doubt, notes=notes)
 
 
-def _usage(stored: StoredRequest) -> tuple[object, ...]:
+def _callback_of(stored: StoredRequest) -> tuple[object, ...]:
     """Callback, its arguments and CrawlSpider rule: pages that differ in these give different items."""
     return tuple(stored.get(name) for name in ("callback", "cb_kwargs", "rule"))
 
