@@ -76,7 +76,7 @@ class FinderMiddleware(BaseSpiderMiddleware):
         request = response.request
         if request is None:
             return
-        for name in WISHES & request.meta.keys():  # not for pages that get a copy of the meta
+        for name in WISHES & request.meta.keys():  # else copies of the meta would have them
             del request.meta[name]
         info = request.meta.get(META)
         if not isinstance(info, VisitInfo):
@@ -201,7 +201,7 @@ class FingerprintMiddleware:
         if visit is not None:
             visit.add_validators()
         if META in request.meta:
-            _reader.set(UNKNOWN_FINDER)  # it comes from the queue: the context is that of anybody
+            _reader.set(UNKNOWN_FINDER)  # from the queue: the context is of any page
         elif not _is_of_pipeline(request) and (run := run_of(self._crawler)) is not None:
             run.note_download(_reader.get())
 

@@ -56,7 +56,7 @@ class RobotsMiddleware(RobotsTxtMiddleware):
             self._unsent.remove(host)
             del self._parsers[host]
         await super().robot_parser(request)
-        return await super().robot_parser(request)  # it has come, so that nobody has to wait for it
+        return await super().robot_parser(request)  # it has come: nobody waits
 
     def _robots_error(self, error: Exception, netloc: str) -> None:
         """Disallow all pages of a host whose robots.txt cannot be downloaded.

@@ -88,7 +88,7 @@ def back_up(path: Path, target: str) -> None:
         files.makedirs(location, exist_ok=True)
         unfinished = f"{location}/{made.name}.part"
         files.put_file(str(made / "data.mdb"), unfinished)
-        files.mv(unfinished, f"{location}/{made.name}.mdb")  # it has its name once it is there to its end
+        files.mv(unfinished, f"{location}/{made.name}.mdb")  # only a complete file gets its name
     pattern = re.compile(re.escape(made.name[:-16]) + _NAME + r"\.mdb")
     for old in sorted(_names(files, location, pattern))[:-KEPT]:
         files.rm(f"{location}/{old}")

@@ -183,7 +183,7 @@ class VisitInfo(dict[str, object]):
             self.held.withdrawn = reason or "withdrawn by the spider"
 
     def __reduce__(self) -> tuple[type[dict[str, object]], tuple[dict[str, object]]]:
-        return dict, (dict(self),)  # where a request carries it to the disk, it is plain
+        return dict, (dict(self),)  # a request in a disk queue holds a plain dict
 
 
 def visit(response: Response) -> VisitInfo:

@@ -305,7 +305,7 @@ class Feeder:
         lacks: list[str] = []
         try:
             request, lacks = self._rebuilder.build(stored, self._admission.data.varying)
-        except CallbackMissingError as error:  # the spider knows its name of today
+        except CallbackMissingError as error:  # only the spider knows its present name
             lacks = [str(error)]
         except Exception as error:  # foreign data in the store fails this page alone
             self._log_not_built(stored, error)

@@ -211,7 +211,7 @@ class HintReader:
                 "gp4c/hints/cut_short", f"Of the {kind} {response.url} only a part is read", claims.stopped
             )
         if claims.unreadable:
-            message = f"{response.url} dates a page by what is no date"
+            message = f"{response.url} dates a page by a text that is no date"
             self._warn(
                 "gp4c/hints/unreadable_dates", message, repr(claims.unreadable[0]), len(claims.unreadable)
             )

@@ -54,9 +54,9 @@ class Measuring:
             cycle, last = self.index.cycle, store.last_cycle
             if cycle > (store.open_cycle or last):
                 raise FILE.unusable(
-                    path, f"knows of cycle {cycle}, and the store of {store.open_cycle or last} alone"
+                    path, f"has cycle {cycle}, but the store ends at cycle {store.open_cycle or last}"
                 )
-            if cycle < last:  # without a log for a while, or deleted
+            if cycle < last:  # it is new, or there was no log of queries for a while
                 self.index.forget_gone(self._gone())
             store.gains.set_log(self.index.log)
             store.before_commit(lambda: self.index.commit(store.open_cycle or 0))

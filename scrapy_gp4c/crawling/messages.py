@@ -17,7 +17,7 @@ from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 def opening(cycle: Cycle, remaining: int) -> str:
     """Return the line for an opened cycle with so many pages to visit."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in cycle.planned_kinds.items() if count)
-    # A resumed cycle keeps its own, whatever the settings say by now.
+    # A resumed cycle keeps its formula, whatever the settings are now.
     formula = cycle.record.get("formula", cycle.settings.score_function.formula)
     policy = "" if cycle.policy == DEFAULT else f", policy {cycle.policy}"
     return (

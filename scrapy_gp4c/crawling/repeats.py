@@ -170,7 +170,7 @@ class UrlParts:
         for part, now in self._now.items():
             before = self._before.get(part, [])
             urls = {name: now[name] for name in now if len(before) < SAMPLE or name <= before[-1]}
-            # Without a part, the new pages of a list that grows, or of a directory, are one.
+            # Several new pages that differ in a part alone are a growing list or a directory.
             again = [name for name in before if len(urls.get(name, ())) == 1]
             pages = self._pages[part] * len(again) // max(1, sum(map(len, urls.values())))
             others = requested_parts[part] * requested_pages / max(1, len(requested_urls))

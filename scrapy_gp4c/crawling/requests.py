@@ -174,7 +174,7 @@ def unmark(request: Request) -> None:
 
 def mark_finder(request: Request, finder: int) -> None:
     """Note in a spider's request its finder, the page whose callback yielded it."""
-    if isinstance(request.meta.get(META), Claim):  # a copy of a request on its way is no part of its visit
+    if isinstance(request.meta.get(META), Claim):  # a copy of a visit's request is no part of the visit
         del request.meta[META]
     if finder != UNKNOWN_FINDER:
         request.meta[FOUND_BY] = finder

@@ -579,7 +579,7 @@ class Run:
             )
         if self.cycle.number >= 2 and not self.cycle.store.pages:
             return (
-                "no request of two cycles is a GET by HTTP of a page that it manages. POST requests, other "
+                "in two cycles, no request was a plain GET of a web page. POST requests, other "
                 'schemes and meta={"gp4c": False} are left alone; crawl pages by GET, or remove the add-on.'
             )
         return None

@@ -72,7 +72,7 @@ class SignalSender:
         sent_visits = last.get("signalled")
         if sent_visits is not None and sent_visits < last.get("visited", 0):
             cycle = last["cycle"]
-            # Pages that were forgotten meanwhile took their visits with them, perhaps all.
+            # There are fewer visits, or none, if pages were forgotten meanwhile.
             visits = np.concatenate([np.empty(0, VISIT), *(rows for _, rows in store.visits(cycle, cycle))])
             self._sent_visits[cycle], self._visits[cycle] = sent_visits, len(visits)
             delivered = delivered_visits(store, visits, last, earlier, settings.distance_bits)

@@ -294,7 +294,7 @@ class FetcherCrawl:
         self._cookies: dict[tuple[Any, ...], Any] = {}
         self._objects = ObjectTable(self.identity)
         self._askers: dict[bytes, tuple[Any, ...]] = {}
-        """Fingerprint of a callback's request sent from here -> batch, URL and body of the page."""
+        """Fingerprint of a request sent from here -> batch, URL and body of the page that led to it."""
         self._news = News(0, [], [], {}, {}, [], [])
         self._tasks: set[asyncio.Task[None]] = set()
         settings = self.crawler.settings
@@ -564,7 +564,7 @@ class FetcherCrawl:
         key, of_page = fingerprinter.fingerprint(request), page.task.request
         batch, *asker = page.batch, of_page["url"], of_page["body"]
         earlier_batch, *earlier_asker = self._askers.get(key, ("", "", b""))
-        # The page comes again where its owner has given up the batch, and all that came of it.
+        # The owner sends a page again where it has given up the batch with all of its results.
         is_again = asker == earlier_asker and batch != earlier_batch
         if not (request.dont_filter or is_again) and is_seen(self.crawler, request):
             return
@@ -615,7 +615,7 @@ class FetcherCrawl:
         ``acknowledged``: number of the last `News` that the owner has got.
         """
         self.asked_s = clock_s()
-        await asyncio.sleep(POLL_S)  # each call costs the owner some ms: it brings the results of a while
+        await asyncio.sleep(POLL_S)  # each call costs the owner some ms: results are collected first
         while not self.results and clock_s() - self.asked_s < LONG_POLL_S:
             await asyncio.sleep(POLL_S)
         done: Future[Reply] = Future()
@@ -746,7 +746,9 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
     settings = Settings(config.settings)
     nearest = {NoStartMiddleware: -10_000}  # to the engine
     settings.set("SPIDER_MIDDLEWARES", {**settings.getdict("SPIDER_MIDDLEWARES"), **nearest})
-    settings.set("WARN_ON_GENERATOR_RETURN_VALUE", False)  # that would read sources, which may not be here
+    settings.set(
+        "WARN_ON_GENERATOR_RETURN_VALUE", False
+    )  # else Scrapy reads sources, which may be missing here
     settings.set("STATS_CLASS", stats_for_owner(load_object(settings["STATS_CLASS"])))
     runner = AsyncCrawlerRunner(settings)
     crawler = runner.create_crawler(OfOwner)
@@ -757,13 +759,13 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
         raise DontCloseSpider
 
     def is_opened() -> None:
-        crawler.signals.disconnect_all(signals.spider_idle)  # an idle spider asks at its owner
+        crawler.signals.disconnect_all(signals.spider_idle)  # only the owner's spider may act when idle
         crawler.signals.connect(stay_open, signals.spider_idle, weak=False)
         opened.set_result(None)
 
     def take_attributes() -> None:
         for name, value in config.attributes.items():
-            with suppress(Exception):  # of a module that only the owner can import, say
+            with suppress(Exception):  # only the owner may have its module
                 attribute = pickle.loads(value)
                 is_data = type(attribute) in _PLAIN or isinstance(attribute, list | dict | set | tuple)
                 if is_data or not getattr(crawler.spider, name, None):
@@ -791,16 +793,16 @@ async def open_crawl(
     `FetcherConfig`; ``dask_worker``: set by Dask.
     """
     name, nobody = str(dask_worker.name), uuid.uuid4().hex
-    if run in _crawls:  # after a scheduler's death
+    if run in _crawls:  # the scheduler was restarted
         return _crawls[run].identity, name, None
     try:
         installed = versions(None, needed["GP4C_REVISION"])
         for what in ("scrapy-gp4c", "the fingerprint"):
             if installed[what] != needed[what]:
                 return nobody, name, _other_version(what, installed[what], needed[what])
-        # First the reactor: what is unpickled may be of modules that import one.
+        # First the reactor: modules of unpickled objects may import one.
         loop = await asyncio.wait_for(asyncio.wrap_future(_reactor_loop()), START_LIMIT_S)
-        config: FetcherConfig = pickle.loads(packed)  # as the spider
+        config: FetcherConfig = pickle.loads(packed)  # trusted, as the spider is
         installed = versions(config.features, needed["GP4C_REVISION"] if config.is_local else revision)
         for what, value in needed.items():
             if value is not None and installed[what] != value:

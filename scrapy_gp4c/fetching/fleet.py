@@ -53,7 +53,7 @@ GRACE_S: Final = 1.0
 QUICK_PAGES: Final = 32
 """Most pages of a batch of a host without a delay."""
 PAGES_A_REQUEST: Final = 4
-"""Most pages of a fetcher per `CONCURRENT_REQUESTS`; a batch of a host with a delay counts as so many."""
+"""Most pages of a fetcher for each of `CONCURRENT_REQUESTS`; a batch of a slow host counts as so many."""
 CONNECT_S: Final = 10.0
 START_LIMIT_S: Final = 30.0
 """Time that a crawl waits for a scheduler before it gives up; once it is connected it waits for ever."""
@@ -158,7 +158,7 @@ class DaskLink:
         """Return the addresses of all workers; raises OSError where the scheduler cannot be reached."""
         distributed: Any = import_module("distributed")
         for name in ("distributed", "distributed.client"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # the fleet says what matters
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # the fleet logs what matters
         if isinstance(self._fetchers, int) and self._cluster is None:
             self._cluster = await distributed.LocalCluster(
                 n_workers=self._fetchers,
@@ -293,7 +293,7 @@ class Fleet:
         if now_s < self._hold_until_s or not working:
             return
         if now_s - self._written_s > LATE_S:
-            self._write()  # its time bounds the ends of all batches, for the next owner
+            self._write()  # the next owner reads its time, see `_left_behind_s`
         for one in working:
             one.load = sum(self._weight(sent) for sent in one.batches.values())
         cut: dict[str, list[Batch]] = {}
@@ -405,8 +405,8 @@ class Fleet:
         except (TypeError, AttributeError, ImportError, pickle.UnpicklingError) as error:
             what = f"{type(error).__name__}: {error}"
             reason = f"it cannot read its pages: {what}; deploy the same project there"
-            self._to_reactor(self._came, state, reason)
-        except Exception:  # what has not come is missing in the next reply
+            self._to_reactor(self._note_fetcher, state, reason)
+        except Exception:  # the next reply lacks a batch that did not arrive
             return
 
     def _resolve(self, page: PendingPage, result: PageResult | bytes) -> None:
@@ -427,12 +427,12 @@ class Fleet:
 
     # --- results
 
-    def _took(self, state: FetcherState, reply: Reply) -> None:
+    def _process_reply(self, state: FetcherState, reply: Reply) -> None:
         if state.state in ("silent", "gone"):
             state.state = "works"
             self._note(state, "answers again")
         for page in state.lost_pages:
-            if page.returns < MOST_LOSSES:  # a callback may be what keeps each fetcher from answering
+            if page.returns < MOST_LOSSES:  # a callback may block each fetcher
                 page.returns += 1
                 page.losses -= 1
         state.lost_pages.clear()
@@ -444,7 +444,7 @@ class Fleet:
         now_s = clock_s()
         for sent in list(state.batches.values()):
             if sent.name not in reply.batches and now_s - sent.sent_s > LATE_S:
-                self._give_up(state, sent, is_loss=False)  # it has not come
+                self._give_up(state, sent, is_loss=False)  # the batch has not arrived
         self._plan_cut()
 
     def _take_news(self, state: FetcherState, news: News) -> None:
@@ -460,7 +460,7 @@ class Fleet:
             sent = state.batches.get(batch)
             page = None if sent is None else sent.pages.pop(position, None)
             if sent is None or page is None:
-                continue  # it was given up, and is another fetcher's
+                continue  # given up: another fetcher has the page
             self._out[sent.host] -= 1
             if not sent.pages:
                 self._end_batch(state, sent)
@@ -547,8 +547,8 @@ class Fleet:
             identity, name, refusal = await self._link.call(
                 address, fetcher.open_crawl, self.run, self._needed, self._packed
             )
-        except OSError:  # it is stopped, or cut off: it is asked again in a second
-            self._to_reactor(self._miss, address)
+        except OSError:  # stopped or cut off: tried again in a second
+            self._to_reactor(self._note_silent_worker, address)
             return
         except Exception as error:
             name = address.rpartition("/")[2]
@@ -556,11 +556,11 @@ class Fleet:
         state = self._fetchers.get(identity) or FetcherState(identity, address, name)
         state.address = address
         if refusal is not None:
-            self._to_reactor(self._came, state, refusal)
-            while not self._is_closed:  # until it is gone: it is not asked again
+            self._to_reactor(self._note_fetcher, state, refusal)
+            while not self._is_closed:  # until it is gone; no second try
                 await asyncio.sleep(1.0)
             return
-        with suppress(Exception):  # it is lost; or it has closed the crawl, having heard nothing for long
+        with suppress(Exception):  # lost, or it has closed the crawl after `IDLE_S`
             await self._ask(state)
 
     async def _ask(self, state: FetcherState) -> None:
@@ -574,18 +574,18 @@ class Fleet:
             if reply.news is not None:
                 taken = max(taken, reply.news.number)
             if not is_met:
-                self._to_reactor(self._came, state, None)
+                self._to_reactor(self._note_fetcher, state, None)
                 is_met = True
-            self._to_reactor(self._took, state, reply)
+            self._to_reactor(self._process_reply, state, reply)
 
-    def _miss(self, address: str) -> None:
-        """Note a fetcher that does not answer and has never done so."""
+    def _note_silent_worker(self, address: str) -> None:
+        """Note a worker that does not answer and has never done so."""
         if all(state.address != address for state in self._fetchers.values()):
             state = FetcherState(address, address, address.rpartition("/")[2], "silent")
             self._fetchers[address] = state
             self._note(state, "does not answer", logging.WARNING)
 
-    def _came(self, state: FetcherState, refusal: str | None) -> None:
+    def _note_fetcher(self, state: FetcherState, refusal: str | None) -> None:
         known = self._fetchers.get(state.identity)
         for other in self._fetchers.values():
             if other.address == state.address and other is not state:
@@ -650,7 +650,7 @@ class Fleet:
         now_s = clock_s()
         before_s, self._ticked_s = self._ticked_s, now_s
         if now_s - before_s > 3 * TICK_S + 1:
-            return  # this process stood still itself: it has to hear of the others first
+            return  # this process stood still: first it reads the others' replies
         if self._is_silent_scheduler and not self._is_stopped:
             return  # fetchers go on with what they have, and give it back when there is a scheduler again
         for state in self._fetchers.values():
@@ -706,7 +706,7 @@ class Fleet:
 def _unpacked(packed: bytes) -> PageResult:
     try:
         result: PageResult = pickle.loads(packed)
-    except Exception as error:  # whatever an item of a class that is another one here raises
+    except Exception as error:  # an item's class may differ here
         return PageResult(failed=f"the owner cannot read what came of it: {type(error).__name__}: {error}")
     return result
 

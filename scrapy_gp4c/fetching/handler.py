@@ -111,7 +111,7 @@ class FetcherHandler(BaseDownloadHandler):
             )
         self._fleet = self._fleet or self._start(run)
         deferred: Deferred[PageResult] = Deferred()
-        is_download = META not in request.meta  # it came from no scheduler
+        is_download = META not in request.meta  # not from the scheduler
         self._fleet.add(PendingPage(request, partial(self._task, run, request), deferred, is_download))
         result = await maybe_deferred_to_future(deferred)
         if not is_download:
@@ -133,7 +133,7 @@ class FetcherHandler(BaseDownloadHandler):
             kind = responsetypes.from_args(headers=headers, url=result.url, body=body)
             return kind(result.url, result.status, headers, body, list(result.flags))
         if self._leads_to_seen(run, request, result):
-            result.items, result.requests = [], []  # on one machine nobody hears of it
+            result.items, result.requests = [], []  # without fetchers, Scrapy drops it before its callback
             raise IgnoreRequest("it redirects to a page that this cycle has found")
         request.meta.update(result.meta)
         return FetchedResponse.of(result)
@@ -229,7 +229,7 @@ class FetcherHandler(BaseDownloadHandler):
         assert spider is not None
         spiders = [pack(type(spider))]
         if type(spider).__module__ == "__main__":
-            with suppress(Exception):  # whatever its globals raise when they are pickled
+            with suppress(Exception):  # its globals may not be picklable
                 spiders.append(pack(type(spider), by_value=True))
         arguments = call_arguments(self.crawler)
         return FetcherConfig(
@@ -286,9 +286,9 @@ def _yielded(
         for url in run.unsettled(pickle.loads(shared), urls) if may_skip else urls:
             request = unpack_request({**pickle.loads(shared), "url": url}, spider, is_owner=True)
             if info is not None and info.managed and is_of_page(request.meta.get(META), info["page"]):
-                request.meta[META] = info  # of which this is a copy: the callback may ask for the page again
+                request.meta[META] = info  # the spider copied it to ask for the page again
             yield request
-    wake(crawler)  # as a request does that is dropped
+    wake(crawler)  # as a dropped request does
     if result.close_reason:
         raise CloseSpider(result.close_reason)
     if result.callback_error:

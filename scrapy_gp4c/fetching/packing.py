@@ -114,7 +114,7 @@ class PackedCallback:
         file = io.BytesIO()
         try:
             _Pickler(file, spider).dump(function)
-        except Exception as error:  # whatever the objects that it holds raise when they are pickled
+        except Exception as error:  # objects in it may raise anything when pickled
             raise ValueError(f"{function} cannot be pickled: {type(error).__name__}: {error}") from error
         self._packed = file.getvalue()
 
@@ -143,7 +143,6 @@ class _Unpickler(pickle.Unpickler):
         self._spider = spider
 
     def persistent_load(self, name: str) -> Any:
-        """Return this process's own spider or crawler, by its name."""
         return self._spider if name == "spider" else self._spider.crawler
 
 

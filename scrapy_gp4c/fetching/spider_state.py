@@ -83,7 +83,7 @@ class SpiderState:
         self._changed.update(changes, *self._incoming)
         for incoming in self._incoming:
             for name, change in incoming.items():
-                with suppress(Exception):  # this process has something else there
+                with suppress(Exception):  # the attribute may be of another type here
                     setattr(self._spider, name, merged(getattr(self._spider, name, _ABSENT), change))
         if self._incoming:
             self.packed.update(packed_attributes(self._spider, self._not_compared))

@@ -17,11 +17,11 @@ from scrapy_gp4c.store.credentials import SECRET_PARAMS
 _FUNCTION: Final = "the name of a score function, an expression, the path of a score file, or a dotted path"
 _COUNT: Final = values.optional(partial(values.count, low=1))
 _NAMES: Final = "names, as a list or as one text with blanks or commas between"
-_FILE: Final = "the path of a file, in which only {spider} and {args} stand for something, or None"
+_FILE: Final = "the path of a file, in which only {spider} and {args} are replaced, or None"
 TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_STORE": values.Setting(
         None,
-        "a local directory, in whose path only {spider} and {args} stand for something, or None for "
+        "a local directory, in whose path only {spider} and {args} are replaced, or None for "
         ".scrapy/gp4c/<spider>",
         values.path_template,
     ),

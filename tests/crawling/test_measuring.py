@@ -285,7 +285,7 @@ async def test_an_index_of_a_later_cycle_is_refused(
     await crawled(site, store_path, said[1:3], settings)
     (store_path / "data.mdb").write_bytes(data)
     await crawled(site, store_path, said[1:2], settings)
-    assert "knows of cycle 3, and the store of 1 alone. Delete it" in caplog.text
+    assert "has cycle 3, but the store ends at cycle 1. Delete it" in caplog.text
     for path in store_path.glob(f"{FILE}*"):
         path.unlink()
     await crawled(site, store_path, said[1:3], settings)

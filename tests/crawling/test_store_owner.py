@@ -142,7 +142,7 @@ def test_a_project_that_is_read_only_is_one_line(project: Path) -> None:
 @pytest.mark.parametrize("path", ["/data/{name}", "%(name)s", "$HOME/gp4c", "s3://bucket/{spider}"])
 def test_a_path_in_which_something_else_would_stand_for_a_value(path: str) -> None:
     """It would be one directory with a strange name, for all spiders."""
-    with pytest.raises(SettingsError, match=r"only \{spider\} and \{args\} stand for something"):
+    with pytest.raises(SettingsError, match=r"only \{spider\} and \{args\} are replaced"):
         Settings.load(ScrapySettings({"GP4C_STORE": path}))
 
 
