@@ -142,8 +142,7 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """Return `difflib` opcodes that turn words `old` into `new`: common first and last words at once, those
-    between by `_inner_opcodes`."""
+    """Return `difflib` opcodes from `old` to `new`: common ends at once, the rest by `_inner_opcodes`."""
     shorter = min(len(old), len(new))
     head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     tail = next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)

@@ -154,11 +154,8 @@ class Texts:
 
     # --- writing
 
-    def keep(self, version: Version) -> None:
-        """Add a version, and remove the oldest ones beyond the limits of a page and of the file.
-
-        It is not added if it does not fit into the file's limit.
-        """
+    def add(self, version: Version) -> None:
+        """Add a version if the file's limit has room for it; remove the oldest ones beyond the limits."""
         if self._training is not None and (trained := self._training.take()) is not None:
             self._keep_dictionary(trained)
         frame = self._compression.compressed(version.text)
@@ -182,7 +179,7 @@ class Texts:
             )
 
     def set_latest(self, key: int, cycle: int, latest: int) -> None:
-        """Store the fingerprint of the last visit, without a change, for the version since `cycle`."""
+        """Set the last fingerprint of the version since `cycle` to `latest`, by a visit without a change."""
         with FILE.transaction(self._connection, self.path):
             self._connection.execute(
                 "UPDATE texts SET latest = ? WHERE key = ? AND cycle = ?",

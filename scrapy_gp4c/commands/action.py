@@ -55,7 +55,7 @@ OTHER_SETTINGS: Final = (
         "--score", metavar="F", type=score_argument, help="score function in place of GP4C_SCORE_FUNCTION"
     ),
 )
-"""Options ``--budget`` and ``--score``: see `scrapy_gp4c.commands.actions.IN_PLACE_OF_SETTINGS`."""
+"""Options that override settings: `scrapy_gp4c.commands.actions.IN_PLACE_OF_SETTINGS` says which."""
 
 
 @dataclasses.dataclass(frozen=True)

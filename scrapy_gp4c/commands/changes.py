@@ -83,7 +83,7 @@ def _run(project: Project, options: Namespace) -> None:
 
 
 def _show(changes: Iterator[Change], options: Namespace, first: int, last: int, newest: int) -> None:
-    """Print changes as a table or, with ``--diff``, one by one, as computing differences takes a while."""
+    """Print changes as JSON, CSV, a table, or, with ``--diff``, one by one, as differences take a while."""
     if options.json:
         print_json(Changes(first, last, list(changes)))
     elif options.csv:

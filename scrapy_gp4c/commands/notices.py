@@ -41,7 +41,7 @@ def _notify(project: Project, options: Namespace) -> None:
     """Send. Raises SettingsError without receivers, NoticeError where one does not get its message."""
     settings, daily = project.settings, 0
     if not (settings.notify or settings.on_change):
-        raise SettingsError("nobody is to be told: set GP4C_NOTIFY or GP4C_ON_CHANGE")
+        raise SettingsError("there is no receiver: set GP4C_NOTIFY or GP4C_ON_CHANGE")
     if options.test:
         with TemporaryDirectory() as directory:
             outbox = Outbox(Path(directory))

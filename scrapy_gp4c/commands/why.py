@@ -78,8 +78,8 @@ class NextVisit:
 
 
 @dataclass(frozen=True)
-class Different:
-    """Budget with which, and cycle in which, the page would be planned; each is None if not known."""
+class SoonerVisit:
+    """Budget with which, or cycle in which, a page that is not planned would be; each None if not known."""
 
     budget: int | None
     """Budget, in pages, with which the next cycle would visit it; for policies of one round."""
@@ -164,7 +164,7 @@ class Why:
     terminals: dict[str, float]
     score: Score
     next_visit: NextVisit
-    different: Different
+    different: SoonerVisit
     past: list[PastCycle]
     """The last cycles, newest first."""
 
@@ -225,10 +225,10 @@ def explain(project: Project, store: Store, page: int) -> Why:
         ranking.cut,
     )
     coming, panel = _next_visit(project, pages, page, cycle, known, rules)
-    different = Different(None, None)
+    different = SoonerVisit(None, None)
     if ranking.rank is not None and ranking.rank > ranking.chosen:
         budget = ranking.rank + panel if settings.policy.text == "top_k" else None
-        different = Different(budget, _waiting(project, pages, page, cycle, ranking.cut))
+        different = SoonerVisit(budget, _waiting(project, pages, page, cycle, ranking.cut))
     url = project.credentials.url(store.request(page)["url"])
     history = visit_history(store, page, settings, PAST_CYCLES)
     return Why(url, cycle, known, numbers, score, coming, different, history)
@@ -308,7 +308,7 @@ def _in_common(one: str, other: str) -> int:
 def _show(why: Why, options: Namespace) -> None:
     say(why.url)
     say(f"  next visit: {_next_visit_text(why)}")
-    for line in (*_different(why), *_about(why.known)):
+    for line in (*_sooner_visit_texts(why), *_about(why.known)):
         say(f"  {line}")
     say()
     named = set(re.findall(r"\w+", why.score.formula))
@@ -402,7 +402,7 @@ def _next_visit_text(why: Why) -> str:
     return f"not up to cycle {coming.looked_until}, if every page is found unchanged until then"
 
 
-def _different(why: Why) -> Iterator[str]:
+def _sooner_visit_texts(why: Why) -> Iterator[str]:
     different, cut = why.different, why.score.cut_off
     if different.budget is not None:
         pages = counted(different.budget, "page")

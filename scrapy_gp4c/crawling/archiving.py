@@ -69,7 +69,7 @@ class Archive:
             found_cycle = row.found_cycle if outcome == "unchanged" else cycle
             before = None if frame is None else row.found_cycle
             version = Version(row.key, found_cycle, fingerprint, before, text)
-            self._use(lambda texts: texts.keep(version))
+            self._use(lambda texts: texts.add(version))
         elif frame is not None and outcome == "unchanged" and fingerprint != row.fingerprint:
             self._use(lambda texts: texts.set_latest(row.key, row.found_cycle, fingerprint))
 

@@ -483,7 +483,7 @@ def close_cycle(store: Store, record: CycleRecord, settings: Settings) -> PanelE
         shadows, tally = advance(store, visits, shadows, record, warmup_visits, distance_bits, function)
     except (ScoreError, ExpressionError):
         return None
-    store.keep_shadows(cycle, shadows)
+    store.put_shadows(cycle, shadows)
     outcome = visits["outcome"]
     judged, changed, first = (int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,)))
     return estimates(tally, plan["copies"], judged, changed, first)

@@ -87,7 +87,7 @@ class Measuring:
         leaving = [page for page in gone.tolist() if store.page(page).gone + 1 >= self._settings.gone_after]
         measured = self.index.apply(cycle, copied.tolist(), leaving, REFIT_CYCLES)
         gains = self._gains(visits, np.asarray(measured.page), np.asarray(measured.ppm), cycle)
-        store.gains.keep(gains)
+        store.gains.put(gains)
         counted = gains["gap_cycles"] > 0
         return CycleGains(int(counted.sum()), float(gains["ppm"][counted].sum(dtype=np.float64)))
 

@@ -64,7 +64,7 @@ class Outbox:
     def waiting(self) -> Iterator[QueuedMessage]:
         """Yield the messages whose files can be read, oldest first."""
         for path in self._files():
-            # A file of another user of the store was deleted, as one that cannot be read.
+            # A file that cannot be read stays: another user of the store may have written it.
             with suppress(ValueError, TypeError, OSError):
                 yield QueuedMessage(path, Message(**json.loads(path.read_text("utf-8"))))
 

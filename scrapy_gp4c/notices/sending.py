@@ -35,7 +35,7 @@ def deliver(
     """Send the messages in the outbox; returns a line for each problem, without secrets.
 
     Blocks for at most half a minute: call it in a thread, or when the crawl is over. Messages that could not
-    be sent stay for the next run (a test says nothing of it). ``command``: value of ``GP4C_ON_CHANGE``.
+    be sent stay for the next run, as the lines say unless `is_test`. ``command``: of ``GP4C_ON_CHANGE``.
     """
     keys = [receiver.key for receiver in receivers] + ([COMMAND] if command else [])
     problems = []
@@ -172,9 +172,9 @@ def _send(job: dict[str, Any], report: Callable[[int], None]) -> str | None:
         return run_command(job["command"], "".join(message.body for message in messages))
     import apprise
 
-    # By Apprise's own 4 s a receiver that answers later got the message again by every run.
+    # Apprise waits for 4 s: a receiver that answered later got the same message by every run.
     apprise.URLBase.socket_read_timeout = LIMIT_S * 0.9
-    # Of services without a limit of their own it waits 5.5 s between two: a run sent two mails, and no more.
+    # Apprise pauses for 5.5 s between messages to services without a rate limit: a run sent only two mails.
     apprise.NotifyBase.request_rate_per_sec = LIMIT_S / MAX_EACH
     asset = apprise.AppriseAsset()
     asset.http_redirects = False  # they become a GET, whose answer 200 counted as a message that was sent

@@ -43,7 +43,7 @@ WAIT: Final = WHAT.index("wait")
 def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
     """Apply the notes of finders, waits and `scrapy gp4c hint` to the columns, in place, after the visits.
 
-    A page's last note of its finder counts; notes ``wait`` and ``told`` lead to `shorten_wait`. ``columns``:
+    A page's last note of its finder counts; notes ``wait`` and ``told`` (hints) shorten waits. ``columns``:
     writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: row of each note's page, ``[N]``.
     """
     for what, name in enumerate(SET):
@@ -118,7 +118,7 @@ CLAIM: Final = np.dtype([("page", "<u4"), ("kind", "u1"), ("value", "<i4")])
 for `hints.SPANS`, for how many cycles the page stays as it is."""
 NO_CLAIMS: Final = np.empty(0, CLAIM)
 DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
-"""A claim and the cycle in which the crawl read it; in a history, both cycles count from its first, 1."""
+"""A claim and the cycle that read it; in a history, both cycles count from its first cycle as 1."""
 EARLIEST_CYCLES: Final = 1_000_000
 """Most cycles before the crawl's first one that a claimed change can lie."""
 _CYCLES: Final = ("first_cycle", "last_cycle")

@@ -90,9 +90,8 @@ def apply_visits(
 ) -> None:
     """Update all of `COLUMNS` that visits change, in place, by the visits of a cycle.
 
-    ``columns``: writable, each ``[P]``; ``visits``: dtype `VISIT` ``[V]``, at most one per page;
-    ``rows``: ``[V]``, the row of each visit's page; ``brought``: how many new pages each visit
-    found, ``[V]``; None: none.
+    ``columns``: writable, each ``[P]``; ``visits``: dtype `VISIT` ``[V]``, at most one per page; ``rows``:
+    row of each visit's page, ``[V]``; ``brought``: number of new pages that each found, ``[V]``; None: 0.
     """
     outcome = visits["outcome"]
     columns["last_attempt"][rows] = cycle

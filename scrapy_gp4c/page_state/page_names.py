@@ -55,9 +55,9 @@ _CACHE_BUSTER: Final = re.compile(
     r"|(?:[a-z]{0,2}_?|.*rand.*|.*cache.*)(?<![xyzp])(?<!re)(?<!im)=0\.\d{15,20}",
     re.IGNORECASE,
 )
-"""Parameter that keeps caches from answering: the Unix time or a random number, as jQuery's ``_`` has it.
+"""Parameter that keeps caches from answering: a Unix time or a random number, such as jQuery's ``_``.
 
-Of a short name, but for coordinates, a number with as many digits as Math.random() of JavaScript gives."""
+Other short names, but for coordinates, count only with as many digits as JavaScript's Math.random() gives."""
 _link_finders: Final = tuple(
     re.compile(pattern).findall
     for pattern in (  # each begins with a text, which makes it fast

@@ -92,7 +92,7 @@ class RecentVisits(NamedTuple):
 
 
 class Clustered(NamedTuple):
-    """Sums of visits by cluster, this cycle's and the last ones'; column ``cluster`` has a page's, or -1."""
+    """Sums of visits by cluster, in this and the last cycles; column ``cluster`` has each page's, or -1."""
 
     clusters: int
     """Number of clusters."""
@@ -114,7 +114,7 @@ class PageSums(NamedTuple):
     def by(cls, number: Array, groups: int, expected: Array, cycles: Array) -> "PageSums":
         """Sum up `expected` (column ``E``) and `cycles` (``T``), by the `number` of each page's group."""
         sums = (np.bincount(number, one, groups) for one in (expected, cycles))
-        return cls(*(one.astype(np.float64) for one in sums))  # of no pages it counts in integers
+        return cls(*(one.astype(np.float64) for one in sums))  # without pages, bincount gives integers
 
     @property
     def crawl_rate(self) -> float:
@@ -201,7 +201,7 @@ class Related:
         number, make_table = _TABLES[name]
         if (table := self._tables.get(name)) is None:
             table = make_table(self)
-            # A page needs only its directory then, whose site has the row.
+            # A row for each directory: a page's directory is in its columns, its site is not.
             table = self._tables[name] = table[self._directories.site] if number == "site" else table
         group = state["group" if number == "site" else number]
         if table.ndim == 1:
@@ -216,7 +216,7 @@ class Related:
         size = len(self._directories) if level == "directory" else self._directories.sites
         for name in names:
             values = np.concatenate([visits[name] for visits in parts])
-            yield np.bincount(number, values, size).astype(np.float64)  # of no visits it counts in integers
+            yield np.bincount(number, values, size).astype(np.float64)  # without visits it gives integers
 
     def window(self, level: Level) -> Sums:
         """Sums over the window (the last 3 finished cycles, and this one so far), by directory or site."""

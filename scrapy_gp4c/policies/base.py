@@ -69,7 +69,7 @@ class Round(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Candidates of a round with their columns, ids ascending; from `Evidence.rows`, any pages as asked."""
+    """Candidates of a round with their columns, ids ascending; from `Evidence.rows`, the pages asked for."""
 
     pages: Pages
     """``[rows]``."""
@@ -92,7 +92,7 @@ class CycleVisits(NamedTuple):
 
     @classmethod
     def of(cls, visits: npt.NDArray[Any]) -> "CycleVisits":
-        """Make it from visits of dtype `scrapy_gp4c.page_state.outcomes.VISIT`."""
+        """Make an instance from visits of dtype `scrapy_gp4c.page_state.outcomes.VISIT`."""
         page, outcome, kind = (np.ascontiguousarray(visits[name]) for name in ("page", "outcome", "kind"))
         return cls(page, outcome, kind)
 
@@ -120,7 +120,7 @@ class Planned(NamedTuple):
 
     @classmethod
     def of(cls, rows: npt.NDArray[Any]) -> "Planned":
-        """Make it from rows of a plan or log, of any dtype with ``page`` and ``kind``."""
+        """Make an instance from rows of a plan or log, of any dtype with ``page`` and ``kind``."""
         return cls(*(np.ascontiguousarray(rows[name]) for name in ("page", "kind")))
 
 

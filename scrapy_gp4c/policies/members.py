@@ -169,7 +169,7 @@ class SampleResult:
     share: Floats
     """``[G]``: share of changed samples, with those of the control group; 0 without samples."""
     awaited: int
-    """Number of unsampled pages of groups that lack results of samples, and may turn out to be the best."""
+    """Number of other pages of groups whose samples are not all visited, and which may turn out best."""
 
     @classmethod
     def of(cls, evidence: Evidence, grouping: Grouping, members: Members) -> Self:

@@ -16,8 +16,8 @@ from scrapy_gp4c.arrays import Array, Ints
 
 HORIZON: Final = 1024
 """Number of cycles that are simulated."""
-FEW: Final = 2_000
-"""Most numbers in a simulated state that is remembered, to find out when states repeat."""
+LARGEST_REMEMBERED: Final = 2_000
+"""Largest simulated state, in numbers, that is remembered to see when states repeat."""
 
 
 PROMISE: Final = np.dtype(
@@ -86,7 +86,7 @@ class _CyclesAhead:
         for cycle in range(HORIZON):
             counts, late_now = self._after(counts, visits)
             late += late_now
-            if counts.size <= FEW:
+            if counts.size <= LARGEST_REMEMBERED:
                 first_cycle, late_before = states.setdefault(counts.tobytes(), (cycle, late))
                 if first_cycle < cycle:  # from here on, states repeat
                     repeats = (HORIZON - cycle) // (cycle - first_cycle)

@@ -186,7 +186,7 @@ class Follow:
         """Plan pages near new followed samples (see `is_followed`), then the next samples."""
         if not round.number or self._order is None:
             self._order, self._visits_read = SampleOrder(evidence, round.remaining), 0
-            self._ask(evidence)
+            self._require_groupings(evidence)
         near = self._near(round, evidence)
         wanted = min(self.parameters.in_flight, round.remaining - len(near))
         return plan_of([(NEIGHBOUR, near), (SAMPLE, self._order.take(wanted, evidence, near))])
@@ -197,7 +197,7 @@ class Follow:
             return 0
         return int(self.is_followed(samples_of(evidence), round, evidence).sum())
 
-    def _ask(self, evidence: Evidence) -> None:
+    def _require_groupings(self, evidence: Evidence) -> None:
         """Ask for the groupings that later rounds may need, so that a missing one raises PolicyError now."""
         if self.parameters.phi != 0:
             _ = evidence.grouping(self.parameters.near).by_group  # sorted now: a later round holds up a crawl

@@ -23,7 +23,7 @@ NONE: Final = Cut(sys.float_info.max, 0)
 COLUMNS: Final = ("n", "X", "entered")
 """Columns that decide whether a site is restless or swelling."""
 REGULAR: Final = 0.98
-"""Least share, among a site's pages that ever changed, of pages that change at every visit: restless."""
+"""Least share of pages that change at every visit, among a restless site's pages that ever changed."""
 JUDGED_TWICE: Final = 2
 SWELLING: Final = 0.5
 """Least number of new pages of a swelling site per cycle, as a share of the budget."""
@@ -58,7 +58,7 @@ class SharedBudget:
     share: float
     """Largest share of the budget for one such site, from 0.0 to 1.0."""
     sites_of: SitesOf | None = None
-    """With it, the sites of all pages are read only where one has too much."""
+    """Function that spares reading the sites of all pages, as long as no site exceeds its share."""
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class SharedBudget:
         sites = evidence.grouping("site")
         visits = _count(sites, before)
         most = max(1, math.floor(max(self.share, 1 / sites.groups) * budget + 1e-9))
-        limit = np.full(sites.groups, budget + 1)  # not to be reached, but by sites that take too much
+        limit = np.full(sites.groups, budget + 1)  # none, but for sites that take too much
         selections: list[Selection] = []
         pages_to_choose, selection = len(chosen.pages), chosen
         while True:
@@ -138,11 +138,10 @@ def _takes_too_much(
 ) -> bool:
     """Whether a site is restless or swelling; ``pages``: of the site, ids ascending.
 
-    Restless: more than ``most`` pages, and nearly all that ever changed, changed at every visit. Those of the
-    warm-up count as well, because they follow closely: of pages that change in nine of ten cycles, visits
-    every sixth cycle alone would find hardly one unchanged.
-    Swelling: more than half of the budget is the mean number of its pages that became known in each of the
-    last cycles. Those that became known with the site's first page do not count, however late their visit.
+    Restless: more than ``most`` pages, and nearly all that ever changed, changed at every visit, those of the
+    warm-up included: of pages that change in nine of ten cycles, visits every sixth cycle alone would find
+    hardly one unchanged. Swelling: the mean number of its new pages in the last cycles is more than half of
+    the budget. Pages that became known with the site's first one are not new, however late their visit.
     """
     step = max(1, len(pages) // SAMPLE)
     n, changes, entered = (evidence.rows(pages[::step].astype(np.uint32)).state[name] for name in COLUMNS)

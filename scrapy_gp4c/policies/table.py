@@ -179,7 +179,7 @@ def load(value: str, *, trusted: bool = True) -> PolicyChoice:
     return PolicyChoice(
         text,
         partial(entry.make, **arguments),  # a lambda could not travel to other processes
-        *_reading(name, {key: one.default for key, one in entry.parameters.items()} | arguments),
+        *_choice_fields(name, {key: one.default for key, one in entry.parameters.items()} | arguments),
     )
 
 
@@ -226,7 +226,7 @@ def parse(text: str, names: Container[str]) -> tuple[str, dict[str, Any]] | None
     return call.func.id, {str(name): value for name, value in arguments.items()}
 
 
-def _reading(name: str, arguments: dict[str, object]) -> tuple[bool, tuple[str, ...], tuple[Name, ...]]:
+def _choice_fields(name: str, arguments: dict[str, object]) -> tuple[bool, tuple[str, ...], tuple[Name, ...]]:
     """Return fields `scored`, `columns` and `near` of `PolicyChoice` for a policy with these arguments."""
     entry = POLICIES[name]
     columns, order = entry.columns, arguments.get("order")

@@ -32,7 +32,7 @@ TERMINALS: Final = of_columns(
         "it",
     }
 )
-"""Each is a column that a crawl makes for pages that wait for their first visit, see `columns_of_links`."""
+"""Terminals of pages that wait for their first visit: columns by `columns_of_links` and `counted_links`."""
 COUNTED: Final = ("inlinks", "inlink_sites", "anchor")
 """Terminals for which a crawl records every link to a page that waits for its first visit."""
 REPLAYED: Final = tuple(name for name in TERMINALS if name not in COUNTED)

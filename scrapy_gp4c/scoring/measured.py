@@ -64,4 +64,4 @@ TERMINALS: Final = {
 LINKED: Final = of_columns(
     {"popularity": "PageRank among the links that the crawl knows, 1 in the mean of all pages"}
 )
-"""As `TERMINALS`, but the column is computed in every cycle, by `scrapy_gp4c.page_state.groupings`."""
+"""Terminal whose column is computed in every cycle, by `scrapy_gp4c.page_state.groupings`."""

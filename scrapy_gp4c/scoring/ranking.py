@@ -116,7 +116,7 @@ def _ones(bits: np.uint64) -> np.uint64:
 TiesOf = Callable[[npt.NDArray[np.intp]], npt.NDArray[np.uint64]]
 """Function from rows of a block to their tie-breaking numbers, drawn only for rows that need them."""
 SLACK_ROWS: Final = 16_384
-"""A quarter of the rows beyond 2k that `Best` keeps before it drops all but the k best."""
+"""Number of which `Best` collects 4 times as many rows, besides 2k, before it drops all but the k best."""
 FEW_ROWS: Final = 1_024
 """Most rows for which `np.lexsort` is the fastest."""
 LAST_DRAW: Final = np.uint64(2**64 - 1)

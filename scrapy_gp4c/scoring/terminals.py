@@ -245,7 +245,7 @@ _PROBABILITIES: Final = {
     "aad": "1 − exp(−λt), recent outcomes weighing more, arithmetically (Tan and Mitra)",
     "gad": "1 − exp(−λt), recent outcomes weighing more, geometrically (Tan and Mitra)",
 }
-"""Terminal -> meaning, with clock ``visits``; λ of ``nad``, say, is terminal ``nad_rate``."""
+"""Terminal -> meaning, with clock ``visits``; the rate λ of ``nad`` is terminal ``nad_rate``, and so on."""
 _RATES: Final[dict[Clock, dict[str, Terminal]]] = {
     "visits": {
         "nad": Terminal(("n", "X"), _nad_rate, "share of visits that found a change"),
@@ -282,7 +282,7 @@ NAMES: Final = tuple(TERMINALS["visits"])
 ALWAYS_KNOWN: Final = tuple(
     name for name in NAMES if name not in (*_MEASURED, *measured.LINKED, *CLUSTERED, *first_visits.TERMINALS)
 )
-"""Terminals that every crawl and history can compute; others need a query log, links or clusters."""
+"""Terminals that every crawl and history has; others need measurements, a query log, links or clusters."""
 BASIC: Final = ("n", "X", "t")
 """The terminals of Santos et al. 2013."""
 PAPERS: Final = (*BASIC, "cg", "nad", "sad", "aad", "gad")

@@ -71,7 +71,7 @@ def unpacked(packed: bytes, length: int) -> Counts:
     return Counts(pairs["term"], pairs["tf"], length)
 
 
-def together(texts: Sequence[tuple[bytes, int]]) -> tuple[Ints, Ints, Ints]:
+def joined_counts(texts: Sequence[tuple[bytes, int]]) -> tuple[Ints, Ints, Ints]:
     """Join the (packed counts, length) of many texts to arrays ``[E]``: terms, tf, length of the text."""
     pairs = np.frombuffer(b"".join(packed for packed, _ in texts), _PAIR)
     sizes = np.fromiter((len(packed) // _PAIR.itemsize for packed, _ in texts), np.intp, len(texts))
@@ -182,7 +182,7 @@ class Arrival(NamedTuple):
 
     page: int
     key: int
-    """Page key, uint64, by which the index notices that the id belongs to another page by now."""
+    """Page key, uint64, by which the index notices that the page id has gone to another page."""
     fingerprint: int
     """Fingerprint of the text, uint64."""
     known: int | None
@@ -396,7 +396,7 @@ class SearchIndex:
         ).fetchall()
         if not held:
             return
-        term, tf, length = together(held)
+        term, tf, length = joined_counts(held)
         mean_length = float(np.array([one for _, one in held]).mean())
         frequency = self._workload.term_frequency
         self._refit = refit(self._scoring, frequency, Postings(term, tf, length), len(held), mean_length)
@@ -420,7 +420,7 @@ class SearchIndex:
         )
         terms = len(self._workload.terms)
         if len(df) != terms or len(results) != terms or not terms or len(score) % terms:
-            raise FILE.unusable(self.path, "is damaged: what it measures by is not of its log")
+            raise FILE.unusable(self.path, "is damaged: its statistics are not of its query log")
         return Refit(
             self._scoring,
             Statistics(stored["pages"], df, stored["mean_length"]),

@@ -418,7 +418,7 @@ _HINTS: Final = frozenset(
 FRENCH_AGO: Final = " y a "
 _HINT_WORD: Final = re.compile(r"[^\s=:\-/#\"'_?&(),.;\[\]{}|「」（）]+")
 _HANGING_HINT: Final = re.compile(_CJK_VIEWS)
-# Common words of other languages, which would make every text of these be tried at each of them.
+# Words that are common in other languages, whose texts would be searched at each of them for nothing.
 _COMMON: Final = frozenset(WORDS["common"].split())
 RELATIVE_WORDS: Final = (
     frozenset(after for _, after in _UNIT_AFTER)
@@ -576,7 +576,7 @@ class _Masks:
         self._text = text
 
     def may_be_noise(self, first: int, last: int, done: int) -> bool:
-        """Whether digits at `first` to `last` may be noise, by their shape and near words behind `done`."""
+        """Whether digits at `first` to `last` may be noise, by their shape and near words from `done` on."""
         around = self._text[max(first - _REACH, done) : last + _REACH]
         return (
             _SHAPE.search(self._text, first, last + 8) is not None
@@ -948,11 +948,10 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
 
 
 def _value_of_field(text: str, begin: int, first: int, end: int, separator: str) -> int:
-    """Return the position of a time or date after a label, if there is one that is a statement; else 0.
+    """Return `first`, where a time or date begins, if its label makes it a statement; else 0.
 
     "Boarding time: 10:25" is a statement, and so is "Date:" in a list with other labels, such as venue and
-    price: the day beside a clock alone is today's. ``first``: position of its first digit; ``begin``,
-    ``end``: of the element's text.
+    price: the day beside a clock alone is today's. ``begin``, ``end``: of the text of the date's element.
     """
     label = text[begin:first].rstrip()
     if not label:
@@ -1173,7 +1172,7 @@ def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
     if not _UNTIL_DATE.isdisjoint(words[:2]) and _POSTED.isdisjoint(words):
         return True
     is_label = before.rstrip().endswith((":", "：")) or words[:1] == ["date"]
-    if is_label and _is_own_label(before[sentence:]):
+    if is_label and _has_statement_label(before[sentence:]):
         return True
     for word in words:
         if word in _DATED or (is_label and word in _DATED_LABELS):
@@ -1186,8 +1185,8 @@ def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
     return signs is not None and _TIME_SIGNS.search(before, signs.start()) is None
 
 
-def _is_own_label(text: str) -> bool:
-    """Whether a text ends with a label, such as "Deadline:", without a word for updates or times."""
+def _has_statement_label(text: str) -> bool:
+    """Whether a text ends with a label, such as "Deadline:", that names no update, time or date."""
     label = _LABEL.search(text)
     return (
         label is not None

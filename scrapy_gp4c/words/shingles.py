@@ -77,7 +77,7 @@ def word_hashes(text: bytes) -> UInt64s:
 
 
 def hashes_of_words(words_of_text: Words) -> UInt64s:
-    """Return `word_hashes` of a text whose words were found already, by `words_in`."""
+    """Return `word_hashes` of a text; ``words_of_text``: result of `words_in`."""
     data, starts, sizes, words = words_of_text
     longer = (sizes > 8).nonzero()[0]
     for done in range(8, _MAX_VECTOR_BYTES, 8):

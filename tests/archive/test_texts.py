@@ -45,7 +45,7 @@ class Model(RuleBasedStateMachine):
     )  # fmt: skip
     def keep(self, key: int, cycle: int, fingerprint: int, text: str, before: int | None) -> None:
         """Keep a version: what is of this cycle or later goes, as a run that was killed had left it."""
-        self.texts.keep(Version(key, cycle, fingerprint, before, text))
+        self.texts.add(Version(key, cycle, fingerprint, before, text))
         older = [one for one in self.pages.get(key, []) if one[0] < cycle]
         self.pages[key] = [*older, [cycle, fingerprint, fingerprint, before, text]][-self.versions :]
 
@@ -106,7 +106,7 @@ def test_the_file_never_grows_beyond_its_bound(tmp_path: Path, pages: int) -> No
     with Texts(path, 3, most) as texts:
         for number in range(1500):
             key = number % pages
-            texts.keep(Version(key, number, number, None, text_of(number)))
+            texts.add(Version(key, number, number, None, text_of(number)))
             assert path.stat().st_size <= most
             assert texts.frame(key, number, number) is not None
         assert texts.count() > 300
@@ -120,9 +120,9 @@ def test_the_file_never_grows_beyond_its_bound(tmp_path: Path, pages: int) -> No
 def test_a_text_beyond_the_bound_is_not_kept(tmp_path: Path) -> None:
     """And takes no other one with it for good."""
     with Texts(tmp_path / ARCHIVE, 2, 2**20) as texts:
-        texts.keep(Version(1, 1, 1, None, text_of(1, 400_000)))
+        texts.add(Version(1, 1, 1, None, text_of(1, 400_000)))
         assert texts.count() == 0
-        texts.keep(Version(1, 2, 1, None, "small"))
+        texts.add(Version(1, 2, 1, None, "small"))
         assert texts.count() == 1
 
 
@@ -133,10 +133,10 @@ def test_texts_of_a_site_share_a_dictionary(tmp_path: Path, monkeypatch: pytest.
     path = tmp_path / ARCHIVE
     with Texts(path) as texts:
         for number in range(41):
-            texts.keep(Version(number, 1, 1, None, f"{common} {text_of(number + 1, 10)}"))
+            texts.add(Version(number, 1, 1, None, f"{common} {text_of(number + 1, 10)}"))
         if texts._training is not None:  # a thread trains meanwhile, and may be done
             texts._training._trained.result()
-        texts.keep(Version(99, 1, 1, None, common))
+        texts.add(Version(99, 1, 1, None, common))
         assert texts._training is None
         small = len(texts.frame(99, 1, 1) or b"")
     assert small < 0.2 * len(Compression([]).compressed(common))
@@ -145,7 +145,7 @@ def test_texts_of_a_site_share_a_dictionary(tmp_path: Path, monkeypatch: pytest.
         for opened in (texts, beside):
             frames = [opened.frame(number, 1, 1) for number in (0, 99)]
             assert [opened.text(frame)[: len(common)] for frame in frames if frame] == [common, common]
-        texts.keep(Version(100, 1, 1, None, common))
+        texts.add(Version(100, 1, 1, None, common))
         assert len(texts.frame(100, 1, 1) or b"") == small
 
 

@@ -36,7 +36,7 @@ def project(project_directory: Path, store_path: Path, monkeypatch: pytest.Monke
             for page in range(len(TEXTS)):
                 store.record(NewVisit(page, "first" if cycle == 1 else "changed", 1.0, fingerprint=cycle))
             if cycle == 2:
-                store.gains.keep(np.array([(0, 1, 3.0), (1, 1, 9.0), (3, 1, 4.0)], GAIN))
+                store.gains.put(np.array([(0, 1, 3.0), (1, 1, 9.0), (3, 1, 4.0)], GAIN))
             store.finish_cycle({})
         index = SearchIndex(store_path / FILE, store.store_id, parse_query_log(["heat\t1"], "log"), "tfidf")
         for page, words in enumerate(TEXTS):

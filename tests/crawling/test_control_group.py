@@ -297,7 +297,7 @@ def test_a_kill_while_a_cycle_closes_changes_no_estimate(
     if not child:
         deadly = {
             "before the plan counts": (Store, "add_round"),
-            "before": (Store, "keep_shadows"),
+            "before": (Store, "put_shadows"),
             "after": (fold, "fold"),
             "in the fold": (fold, "put_visits"),
         }[where]

@@ -22,8 +22,8 @@ from scrapy_gp4c.search.index import (
     Terms,
     compared,
     digest,
+    joined_counts,
     search,
-    together,
     unpacked,
 )
 from scrapy_gp4c.search.measuring import Postings
@@ -259,7 +259,7 @@ def test_an_index_that_cannot_be_used_is_refused(index: SearchIndex, tmp_path: P
         one.execute("UPDATE about SET value = zeroblob(8) WHERE name = 'score'")
         one.commit()
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(SearchIndexError, match=r"what it measures by is not of its log.*Delete it"):
+    with pytest.raises(SearchIndexError, match=r"its statistics are not of its query log.*Delete it"):
         SearchIndex(tmp_path / FILE, "store", workload(), "tfidf")
     assert (tmp_path / FILE).read_bytes() == before
 
@@ -361,7 +361,7 @@ def test_pairs_have_each_term_of_either_text_once(pairs: list[tuple[list[str], l
 def test_texts_together_have_all_occurrences(texts: list[list[str]]) -> None:
     """Text after text, each with its own length."""
     known = [count(words, NUMBER) for words in texts]
-    term, tf, length = together([(one.packed(), one.length) for one in known])
+    term, tf, length = joined_counts([(one.packed(), one.length) for one in known])
     assert term.tolist() == [number for one in known for number in one.term.tolist()]
     assert tf.tolist() == [times for one in known for times in one.tf.tolist()]
     assert length.tolist() == [one.length for one in known for _ in one.term]

@@ -41,7 +41,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.note_many(np.arange(0, 60, 2), "sitemap", np.full(30, 4.5))
         shadows = np.zeros(10, SHADOW)
         shadows["page"] = range(0, 50, 5)
-        store.keep_shadows(5, shadows)
+        store.put_shadows(5, shadows)
         store.finish_cycle({"visited": 20})
         store.begin_cycle({"started": 6.0})
         for page in range(0, 60, 4):

@@ -172,10 +172,10 @@ def test_shadows_are_kept_for_two_cycles(tmp_path: Path) -> None:
     """Shadows of the cycle before stay; older ones, and those of other cycles, are gone."""
     with Store(tmp_path) as store:
         for cycle in (1, 2, 3):
-            store.keep_shadows(cycle, some(SHADOW)[: 3 - cycle])
+            store.put_shadows(cycle, some(SHADOW)[: 3 - cycle])
         assert [len(store.shadows(cycle)) for cycle in range(5)] == [0, 0, 1, 0, 0]
         assert store.shadows(2).tolist() == some(SHADOW)[:1].tolist()
-        store.keep_shadows(3, some(SHADOW))
+        store.put_shadows(3, some(SHADOW))
     with Store(tmp_path, readonly=True) as store:
         assert store.shadows(3).tolist() == some(SHADOW).tolist()
         assert store.shadows(3).dtype == SHADOW

@@ -181,10 +181,10 @@ def test_a_lost_block_of_weights_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("block", "weights", "said"),
     [
-        (0, [1.0, math.nan], "a page of block 0 has a weight that is none"),
-        (2, [-1.0], "a page of block 2 has a weight that is none"),
-        (2, [2.0] * 4, "weights are kept of 4 pages of block 2, which there are not"),
-        (7, [2.0], "weights are kept of 1 page of block 7, which there are not"),
+        (0, [1.0, math.nan], "a page of block 0 has an invalid weight"),
+        (2, [-1.0], "a page of block 2 has an invalid weight"),
+        (2, [2.0] * 4, "there are weights for 4 pages of block 2 that do not exist"),
+        (7, [2.0], "there are weights for 1 page of block 7 that do not exist"),
     ],
 )
 def test_weights_that_cannot_be_are_found(
@@ -454,7 +454,7 @@ def measured_crawl(store: Store, cycles: int = CYCLES) -> None:
                 outcome = "changed" if page in last_cycle else "first"
                 store.record(NewVisit(page, outcome, 1.0, fingerprint=cycle))
         store.commit()
-        store.gains.keep(gains_of(cycle, last_cycle))
+        store.gains.put(gains_of(cycle, last_cycle))
         store.finish_cycle({"finished": 2.0})
 
 
@@ -588,7 +588,7 @@ def test_verifying_tells_columns_that_no_visit_explains(measured: Path) -> None:
         state = store.gains.summed_up()
         state["dq_sum"][5] += 1.0
         store.put_values(REFRESH_VALUES, np.arange(store.merged_pages), state)
-        assert store.verify() == ["page 5 has gained otherwise than by its visits (1 such page)"]
+        assert store.verify() == ["the gain of page 5 is not that of its visits (1 such page)"]
         with store.transaction(write=True) as txn:
             GAINS.put(txn, store.db, 2, 7, np.array([(99, 1, 1.0)], GAIN))
         assert any("gains 2, 0: it has a page that does not exist" in one for one in store.verify())

@@ -189,7 +189,7 @@ class Gains:
             tables.put_meta(txn, QUERY_LOG, log_entry)
         return True
 
-    def keep(self, gains: Array) -> None:
+    def put(self, gains: Array) -> None:
         """Replace the gains of the open cycle, dtype `GAIN`; the cycle's fold adds them to page columns."""
         with self._tables.transaction(write=True) as txn:
             GAINS.put(txn, self._tables.db, self._tables.last_cycle + 1, 0, gains)

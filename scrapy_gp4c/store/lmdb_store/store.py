@@ -636,7 +636,7 @@ class Store(Tables):
         with self.transaction() as txn:
             return SHADOWS.read(txn, self.db, cycle)
 
-    def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
+    def put_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
         """Write the control group's shadows after `cycle`; delete those from before the previous cycle."""
         with self.transaction(write=True) as txn:
             SHADOWS.drop(txn, self.db, 0, cycle - 2)

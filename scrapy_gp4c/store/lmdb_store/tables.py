@@ -831,7 +831,7 @@ class Tables:
                     pages[in_block] - block * self.block_rows
                 ]
             if (block_keys != known[in_block]).any():
-                raise damaged(self.path, "ids: a key belongs to a page with another")
+                raise damaged(self.path, "ids: a key leads to a page that has another key")
         page_ids[np.searchsorted(keys, known)] = pages
         return page_ids
 

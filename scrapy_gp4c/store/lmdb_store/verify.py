@@ -313,7 +313,7 @@ def _history(tables: Tables) -> Iterator[str]:
     if blocks and max(blocks) * tables.block_rows >= tables.merged_pages:
         yield f"claims are kept of block {max(blocks)}, but there are {counted(tables.merged_pages, 'page')}"
     if not tables.dropped and not np.array_equal(trust[trust["counts"].any(axis=(1, 2, 3))], derived.trust):
-        yield "how often sites were right is counted otherwise than by visits and claims"
+        yield "the counts of right and wrong claims by site are not those of the visits"
 
 
 def _sums(tables: Tables, expected_sums: dict[int, Array]) -> Iterator[str]:
@@ -429,7 +429,7 @@ def _gains(tables: Tables) -> Iterator[str]:
     if not dropped:
         wrong = np.logical_or.reduce([stored[name] != expected[name] for name in refresh_value.COLUMNS])
     if len(pages := np.flatnonzero(wrong)):
-        yield f"page {pages[0]} has gained otherwise than by its visits ({counted(len(pages), 'such page')})"
+        yield f"the gain of page {pages[0]} is not that of its visits ({counted(len(pages), 'such page')})"
 
 
 def _weights(tables: Tables) -> Iterator[str]:
@@ -440,6 +440,6 @@ def _weights(tables: Tables) -> Iterator[str]:
             block = U32.unpack(key)[0]
             if block * rows >= pages or len(value) % 8 or len(value) > 8 * min(rows, pages - block * rows):
                 weighed = counted(len(value) // 8, "page")
-                yield f"weights are kept of {weighed} of block {block}, which there are not"
+                yield f"there are weights for {weighed} of block {block} that do not exist"
             elif not are_weights(WEIGHTS.unpack(bytes(value), len(value) // 8)["weight"]):
-                yield f"a page of block {block} has a weight that is none"
+                yield f"a page of block {block} has an invalid weight"
