@@ -58,7 +58,7 @@ logger = foreign_safe_logger(__name__)
 MAX_REMEMBERED: Final = 100_000
 """Most entries of each memory of `Admission`, such as pages whose next request is skipped: about 20 MB."""
 MAX_OFFERED: Final = 10_000
-"""Most requests kept that only the spider can make, for pages that may turn out to be needed."""
+"""Most requests kept that only the spider can make, for pages that a later round may plan."""
 MAX_START_PAGES: Final = 16
 """Most start pages whose callbacks are waited for before the plan begins."""
 MAX_PATH_RETURNS: Final = 5
@@ -226,7 +226,7 @@ class Admission:
         self.restored: set[int] = set()
         """Pages whose stored request is the spider's of this run."""
         self.offered: dict[int, Request] = {}
-        """Page -> its request of this run, which only the spider can make; a later round may need it."""
+        """Page -> its request of this run, which only the spider can make; a later round may send it."""
         self._todays: dict[int, Request] = {}
         """Page in the queue -> the spider's request of this run, which is sent instead."""
         self._start_heads: set[str] | None = None
@@ -283,7 +283,7 @@ class Admission:
             return []
         visited = np.unique(self._cycle.store.open_visits()["page"])
         starts = visited[self._cycle.finders(visited.tolist()) == START].tolist()
-        return [page for page in starts if page not in self.restored and page not in self._cycle.asked]
+        return [one for one in starts if one not in self.restored and one not in self._cycle.requested]
 
     def forget_settled(self) -> None:
         """Forget which requests were skipped because no visit was planned, as a further round is planned."""
@@ -560,7 +560,7 @@ class Admission:
                     return self._note_link(page, finder, request, POSTPONED)
                 return self._skip(name, POSTPONED)
         elif page in self.closers and cycle.is_due(page):
-            cycle.asked.add(page)
+            cycle.requested.add(page)
             self._restore(page, stored)
             self._todays[page] = request
             return False
@@ -584,7 +584,7 @@ class Admission:
                 if self._counts_links and not store.page(page).has_copy:
                     return self._note_link(page, finder, request, NOT_PLANNED)
                 return self._skip(name, NOT_PLANNED)
-        cycle.asked.add(page)
+        cycle.requested.add(page)
         self._note_filtered(page, name, request)
         if self.queue_claim(request, claim):
             return True
@@ -605,7 +605,7 @@ class Admission:
         first other request for such a page, as by a rule for a link of the page to itself, is sent.
         """
         is_noted = page in self._unfiltered
-        if not is_noted and finder == page + 1 and page not in self._cycle.asked:
+        if not is_noted and finder == page + 1 and page not in self._cycle.requested:
             is_noted = self._cycle.store.page(page).found_by == START  # the start has not come to it yet
         self._unfiltered.discard(page)
         return is_noted and has_new_data(self._cycle.store.request(page), self.rebuilder.stored(request))
@@ -615,12 +615,12 @@ class Admission:
     ) -> bool:
         """Admit a request for a page whose visit has begun: as a login, a repetition, or by `_ask_again`."""
         cycle = self._cycle
-        is_over = page not in cycle.asked and not cycle.is_ahead(page)
+        is_over = page not in cycle.requested and not cycle.is_ahead(page)
         if is_over and is_login:  # visited by an interrupted run, whose session is gone
-            cycle.asked.add(page)
+            cycle.requested.add(page)
             return self._queue_untouched(request)
         if is_repeated:
-            cycle.asked.add(page)  # copies of this request that its callback yields are repeated, too
+            cycle.requested.add(page)  # copies of this request by its callback are repeated, too
             return self._queue_untouched(request, is_filtered=False)
         return self._ask_again(page, name, request)
 
@@ -722,10 +722,10 @@ class Admission:
 
         Returns False, and counts a duplicate, if none is queued, or the spider has asked before.
         """
-        if page in self._cycle.asked:
+        if page in self._cycle.requested:
             self._note_spelling(page, request)
             return self._skip(name, DUPLICATE)
-        self._cycle.asked.add(page)
+        self._cycle.requested.add(page)
         stored = self.rebuilder.stored(request)
         is_queued = self._cycle.is_queued(page)
         if not is_queued and data_of(stored) != data_of(self._cycle.store.request(page)):

@@ -689,8 +689,8 @@ class Cycle:
         """Whether the spider middleware notes each response that reaches the spider."""
         self.ended: list[int] = []
         """Pages whose visits have ended since the feeder last looked."""
-        self.asked: set[int] = set()
-        """Pages that the spider itself has requested in this run."""
+        self.requested: set[int] = set()
+        """Pages that the spider has requested in this run."""
         self.asked_too_late: set[int] = set()
         """Pages whose request was sent before the spider yielded it with other data."""
         self._failed: set[int] = set()
@@ -901,10 +901,10 @@ class Cycle:
     def is_repeated(self, page: int, mark: Any, finder: int) -> bool:
         """Whether the spider requests a page, whose visit has begun, once more, and not for that visit.
 
-        It does if the page is in `asked` (requested in this run), or if the page's callback or errback yields
-        the request: by `finder`, by `mark` (see `is_of_page`), or as the visit failed and no finder is known.
+        It does if the page is in `requested`, or if the page's callback or errback yields the request: by
+        `finder`, by `mark` (see `is_of_page`), or as the visit failed and no finder is known.
         """
-        if page in self.asked or finder == page + 1 or is_of_page(mark, page):
+        if page in self.requested or finder == page + 1 or is_of_page(mark, page):
             return True
         return finder == UNKNOWN_FINDER and page in self._failed  # an errback hands on no finder
 

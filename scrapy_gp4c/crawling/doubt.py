@@ -19,8 +19,8 @@ from scrapy_gp4c.page_state.page_names import head_and_path
 
 MIN_WORDS: Final = 50
 """Fewest words of a copy for which the loss of nine tenths is doubtful."""
-REST: Final = 0.1
-"""Share of a copy's words below which an answer is doubtful."""
+LEAST: Final = 0.1
+"""Least share of a copy's words that an answer has without doubt."""
 MIN_SHARING_PAGES: Final = 3
 SHARING: Final = 0.1
 """Share of a site's visited pages with one text from which on that text is doubtful."""
@@ -249,7 +249,7 @@ RULES: Final = (
     Rule(
         "no text, or less than a tenth of what the page had",
         lambda answer: (
-            answer.words < REST * answer.copy_words and (answer.copy_words >= MIN_WORDS or not answer.words)
+            answer.words < LEAST * answer.copy_words and (answer.copy_words >= MIN_WORDS or not answer.words)
         ),
         "public bug reports of change monitors: empty answers under load, shells during repairs",
     ),
@@ -494,7 +494,7 @@ class SharedTexts:
         bits = near_bits(page.fingerprint, copy.copy)
         has_words = page.kind != "bytes" and notes.words >= MIN_WORDS
         is_halved = has_words and page.words < notes.words / 2
-        is_twice = has_words and abs(page.words / notes.words - 2) <= REST and bits <= TWICE_BITS
+        is_twice = has_words and abs(page.words / notes.words - 2) <= LEAST and bits <= TWICE_BITS
         reasons = request.meta.get("redirect_reasons", ())  # the target of a permanent one is a twin
         has_text = page.words >= MIN_WORDS and not was_excluded
         is_itself = has_text and all(status in TEMPORARY for status in reasons)

@@ -250,7 +250,7 @@ class Neighbourhood:
         return self._tree(group) if name == "tree" else by_place(group, self._directories, name)
 
     def _tree(self, group: Array) -> Grouping:
-        """Return directories as a tree, by the URL of one page in each: the store has only their keys."""
+        """Return the tree of the directories `group`, by one page's URL in each: the store has only keys."""
         _, first, position = np.unique(group, return_index=True, return_inverse=True)
         places = (place_of_url(stored["url"]) for stored in self._known.each_request(first))
         parents = ((url_place.site, url_place.directory) for url_place in places)

@@ -449,7 +449,7 @@ class Planner:
     def plan_first(self) -> PlannedRound:
         """Plan round 0, with all kinds of visits. Raises PolicyError or ScoreError."""
         first, chosen = self._first_round(), self.first_choice()
-        known = self._surveyed()
+        known = self._classified()
         panel, warmup, due = (known.due[kind] for kind in (PANEL, WARMUP, NEW))
         parts = {
             PROMISED: unscored(first.promised),
@@ -569,12 +569,12 @@ class Planner:
         share = spent / first.budget if first.budget else 0.0
         related = self._neighbourhood.seen_by(visits, share)
         salt = self._settings.seed, self._cycle
-        rankable = self._surveyed().rankable
+        rankable = self._classified().rankable
         return LiveEvidence(self._known, rankable, salt, taken, visits, self._neighbourhood, related)
 
     def _first_round(self) -> FirstRound:
         if self._first is None:
-            known, settings = self._surveyed(), self._settings
+            known, settings = self._classified(), self._settings
             again = recovering(known.gone)
             budget = max(0, settings.budget_pages(known.alive + again) - len(known.due[PANEL]))
             promised, promises = NO_VISITS_YET.pages, None
@@ -596,7 +596,7 @@ class Planner:
             self._first = FirstRound(budget - len(hubs.pages), hubs, new, gone, promised, promises)
         return self._first
 
-    def _surveyed(self) -> Survey:
+    def _classified(self) -> Survey:
         if self._survey is None:
             settings, cycle = self._settings, self._cycle
             self._survey = classify_pages(self._known, settings, cycle, self.rules, self._left_alone)

@@ -39,8 +39,8 @@ MIN_REPEATS: Final = 30
 MIN_CYCLES: Final = 3
 MANY_REPEATS: Final = 200
 """Repeating pages in one cycle from which on a scope is a trap at once."""
-FEW: Final = 5
-"""Fewest new pages in a cycle by which a trap may prove to be none any more."""
+MIN_NEW_PAGES: Final = 5
+"""Fewest new pages of a trap in a cycle by which it may prove to be none any more."""
 UNREAD: Final = 20
 """Number of the first new pages of a form of URL (`form_of`) whose texts are not compared."""
 READ: Final = 30
@@ -490,7 +490,7 @@ class Repeats:
     def _is_over(self, trap: Scope) -> bool:
         """Whether most new pages of a trap had texts in this cycle that no other page has."""
         tally = self._tallies.get(trap)
-        return tally is not None and tally.pages >= FEW and tally.repeats < tally.pages / 2
+        return tally is not None and tally.pages >= MIN_NEW_PAGES and tally.repeats < tally.pages / 2
 
     def _repeats_of_known(self) -> list[str]:
         """Return the URLs of new pages whose texts pages of the same site had before this cycle."""

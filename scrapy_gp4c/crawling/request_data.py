@@ -229,7 +229,7 @@ class RequestData:
         doubted = {
             page: self.of(stored).keys() - steady
             for page, stored in self._outdated.items()
-            if page not in cycle.asked and cycle.store.visited(page)
+            if page not in cycle.requested and cycle.store.visited(page)
         }
         pages = [page for page, names in doubted.items() if names]
         if not pages:
