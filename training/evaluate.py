@@ -22,7 +22,7 @@ from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.scoring.functions import ScoreParser, load
 from scrapy_gp4c.scoring.named import DEFAULT
 from training import options
-from training.clustering.clusters import CLUSTERS, RecordedCycles, group_texts, read_groups, regrouping
+from training.clustering.clusters import CLUSTERS, RecordedCycles, group_pages, read_groups, regrouping
 from training.comparing.evaluation import (
     DEFAULT_SCORES,
     EVERY,
@@ -92,8 +92,8 @@ def take_groups(args: Namespace, history: ChangeHistory, cycles_before: int) -> 
     groups = history.neighbours.groups_by_content
     clusters = min(CLUSTERS, history.pages) if groups is None else len(groups.order)
     if groups is None:
-        first_texts = cycles.texts(contents, np.zeros(history.pages, np.int64))
-        history.neighbours.groups_by_content = group_texts(contents, first_texts, clusters, seed=args.seed)
+        texts = cycles.texts(contents, np.zeros(history.pages, np.int64))
+        history.neighbours.groups_by_content = group_pages(contents, clusters, seed=args.seed, texts=texts)
     history.neighbours.regrouping = regrouping(contents, args.recluster, cycles, clusters, seed=args.seed)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -31,7 +30,7 @@ from training.histories.git_history import (
     window_of,
 )
 from training.histories.growth import write_growth
-from training.reporting.terminal import wide_console
+from training.reporting.terminal import progress, wide_console
 
 SHOWN_COMMITS: Final = 20
 
@@ -96,11 +95,7 @@ def main(arguments: Sequence[str] | None) -> None:
     if args.growth:
         _write_growth(args)
         return
-    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bars:
-        tasks = {
-            path.resolve().name: bars.add_task(path.resolve().name, total=max(1, args.cycles))
-            for path in args.repositories
-        }
+    with progress(errors, len(args.repositories) * args.cycles, "reading") as advance:
         window, parts = build(
             args.repositories,
             args.cycles,
@@ -108,7 +103,7 @@ def main(arguments: Sequence[str] | None) -> None:
             None if args.end is None else parse_end(args.end),
             args.include or ("*",),
             args.mass_share,
-            lambda name, cycle: bars.update(tasks[name], completed=cycle),
+            advance,
         )
     history = join(parts, str(args.output))
     edges = window.edges()

@@ -29,7 +29,7 @@ from training.histories.git_history import parse_length
 from training.histories.growth import GrowthHistory, is_export, read_growth
 from training.histories.history import ChangeHistory
 from training.histories.offset_history import MAX_PAGES
-from training.histories.reading import read_coarsened, read_history
+from training.histories.reading import coarsened, read_contents_or_history, read_history
 from training.replaying.linked import growth_of_contents
 from training.replaying.metrics import parse_budget
 from training.replaying.prepared import TIES
@@ -264,7 +264,7 @@ def history_of(args: Namespace, steps: Callable[..., Any]) -> ChangeHistory:
         if args.site or args.changed_only or args.importance:
             raise HistoryError("--site, --changed-only and --importance go with --query-log: give a log too")
         if args.every != 1 and args.cycle is None:
-            return read_coarsened(args.history, args.every)
+            return coarsened(read_contents_or_history(args.history), args.every)
         return read_history(args.history, args.cycle, args.max_pages)
     if args.every != 1:
         raise HistoryError("--every goes without --query-log, which has the recorded cycles: leave one out")

@@ -24,7 +24,6 @@ from training.clustering.clusters import (
     count_images,
     counted_words,
     group_pages,
-    group_texts,
     near_largest,
     nearest,
     read_groups,
@@ -351,7 +350,7 @@ def test_copies_are_of_recorded_cycles(tmp_path: Path) -> None:
     result = RecordedCycles(1, 2).texts(contents, copies)
     assert result == [contents.texts_at(2 * (1 + cycle))[page] for page, cycle in enumerate(copies.tolist())]
     groups = regrouping(contents, 1, RecordedCycles(1, 2), clusters=3).group(copies)
-    expected = group_texts(contents, result, 3, FEATURES)
+    expected = group_pages(contents, 3, texts=result)
     assert np.array_equal(groups.cluster, expected.cluster)
     near = contents.history.neighbours
     near.groups_by_content = expected

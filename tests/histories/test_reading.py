@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import HistoryError
 from tests.support.contents import write_contents
 from training.evaluate import main
-from training.histories.reading import read_coarsened
+from training.histories.reading import coarsened, read_contents_or_history
 
 
 @pytest.fixture
@@ -26,35 +25,36 @@ def contents(tmp_path: Path) -> Path:
 
 def test_texts_at_both_ends_decide(contents: Path) -> None:
     """Cycles of three weeks: the seventh is cut."""
-    history = read_coarsened(contents, 3)
+    history = coarsened(read_contents_or_history(contents), 3)
     assert history.changed.tolist() == [
         [False, True, False, False, False],
         [False, True, False, False, False],
     ]
-    assert read_coarsened(contents, 2).changed.astype(int).tolist() == [
+    assert coarsened(read_contents_or_history(contents), 2).changed.astype(int).tolist() == [
         [1, 1, 0, 0, 0],
         [1, 1, 1, 0, 0],
         [0, 0, 1, 0, 0],
     ]
-    assert read_coarsened(contents, 7).changed.astype(int).tolist() == [[0, 1, 0, 0, 1]]
+    assert coarsened(read_contents_or_history(contents), 7).changed.astype(int).tolist() == [[0, 1, 0, 0, 1]]
 
 
 def test_of_bits_any_counts(tmp_path: Path) -> None:
     """Who knows no texts cannot tell that a change was taken back; sites and names stay."""
     path = tmp_path / "history.tsv"
     path.write_text("a.org\t/x\t0110010\nb.org\t/y\t0000001\n")
-    history = read_coarsened(path, 2)
+    history = coarsened(read_contents_or_history(path), 2)
     assert history.changed.T.astype(int).tolist() == [[1, 1, 1], [0, 0, 0]]
     assert list(history.page_names or ()) == ["/x", "/y"]
     assert history.site.tolist() == [0, 1]
-    np.testing.assert_array_equal(read_coarsened(path, 1).changed.T.astype(int)[0], [0, 1, 1, 0, 0, 1, 0])
+    unchanged = coarsened(read_contents_or_history(path), 1)
+    assert unchanged.changed[:, 0].astype(int).tolist() == [0, 1, 1, 0, 0, 1, 0]
 
 
 @pytest.mark.parametrize("every", [0, -1, 8])
 def test_a_cycle_takes_some_of_those_that_there_are(every: int, contents: Path) -> None:
     """One error that says how many there are."""
     with pytest.raises(HistoryError, match=f"from 1 to 7 of the 7 cycles .*found {every}"):
-        read_coarsened(contents, every)
+        coarsened(read_contents_or_history(contents), every)
 
 
 def test_policies_are_compared_in_longer_cycles(contents: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,11 @@
 import numpy as np
 
 from scrapy_gp4c.scoring.terminals import PAPER_SETS
-from training.comparing.learned_score import RecordedHistory
 from training.comparing.trials import BASELINES, Trials
 from training.evolution.choices import SPLITS, Choices
 from training.evolution.evolve import Parameters
 from training.evolution.selection import SELECTIONS
+from training.histories.history import RecordedHistory
 from training.papers.journal import FITNESSES, ExperimentResults, LearnedFold, LearnedSet, label
 from training.replaying.metrics import METRICS
 

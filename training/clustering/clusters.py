@@ -65,25 +65,20 @@ class PageFeatures(NamedTuple):
 
 
 def group_pages(
-    contents: ContentHistory, clusters: int = CLUSTERS, features: Sequence[str] = FEATURES, seed: int = 0
-) -> PageGroups:
-    """Make `clusters` clusters of the pages of a file of contents by their texts of cycle 0.
-
-    ``features``: names of `FEATURES`; ``seed``: seed of the clustering. Raises HistoryError for more clusters
-    than pages, unknown features, or if scikit-learn is missing.
-    """
-    return group_texts(contents, contents.texts_at(0), clusters, features, seed)
-
-
-def group_texts(
     contents: ContentHistory,
-    texts: Sequence[str | None],
     clusters: int = CLUSTERS,
     features: Sequence[str] = FEATURES,
     seed: int = 0,
+    texts: Sequence[str | None] | None = None,
 ) -> PageGroups:
-    """Cluster pages as `group_pages` does, by ``texts``, ``[P]``; None: no text."""
+    """Make `clusters` clusters of the pages of a file of contents by ``texts``, ``[P]``.
+
+    ``texts``: by default those of cycle 0; ``features``: names of `FEATURES`; ``seed``: seed of the
+    clustering. Raises HistoryError for more clusters than pages, unknown features, or if scikit-learn is
+    missing.
+    """
     history = contents.history
+    texts = contents.texts_at(0) if texts is None else texts
     links = links_of(history, texts)
     known = [text or "" for text in texts]
     page_features = PageFeatures(addresses_of(history), counted_words(known), counts_of(known), links)
@@ -234,7 +229,7 @@ def regrouping(
     """
 
     def group(copies: npt.NDArray[np.int64]) -> PageGroups:
-        return group_texts(contents, cycles.texts(contents, copies), clusters, features, seed)
+        return group_pages(contents, clusters, features, seed, cycles.texts(contents, copies))
 
     return Regrouping(every_cycles, group)
 

@@ -13,7 +13,7 @@ from training.comparing.trials import BASELINES, Trials, best_baseline, held_out
 from training.evolution.choices import SPLITS, Choices
 from training.evolution.evolve import Depths, Json, Parameters
 from training.evolution.learning import LEARNED
-from training.histories.history import ChangeHistory
+from training.histories.history import ChangeHistory, RecordedHistory
 from training.histories.reading import read_history
 from training.replaying.metrics import ORACLE, budget_pages
 from training.replaying.prepared import CrawlChoices, prepare_for
@@ -31,7 +31,7 @@ class LearnedScore(NamedTuple):
     seed: int
     created: str
     versions: dict[str, str]
-    history: "RecordedHistory"
+    history: RecordedHistory
     values: dict[str, dict[str, float]]
     """Split (training, validation, test) -> metric -> mean over its scored cycles."""
     parameters: Json
@@ -119,19 +119,6 @@ def _test_set(
     )
 
 
-class RecordedHistory(NamedTuple):
-    """Identity of the history behind results or a score file."""
-
-    source: str
-    pages: int
-    cycles: int
-    sha256: str
-
-    @classmethod
-    def from_json(cls, content: Json) -> "RecordedHistory":
-        return cls(*(content[name] for name in cls._fields))
-
-
 def plain(content: Any) -> Any:
     """`content` as it would be read from a JSON file, with lists in place of tuples."""
     return json.loads(json.dumps(content))
@@ -168,7 +155,7 @@ def find_history(recorded: RecordedHistory, given_path: Path | None) -> tuple[Ch
             "with --history FILE."
         )
     history = read_history(path)
-    if (history.pages, history.cycles, history.sha256) == (recorded.pages, recorded.cycles, recorded.sha256):
+    if history.identity[1:] == recorded[1:]:
         return history, ""
     problem = (
         f"{path} is not the history of these results: expected {recorded.pages:,} pages, {recorded.cycles} "

@@ -49,7 +49,6 @@ class ScoreFile:
     """Name, where the function is one of `scrapy_gp4c.scoring.named.NAMED`."""
 
     def to_json(self) -> Json:
-        history = self.history
         return {
             "format": FORMAT,
             **({"name": self.name} if self.name else {}),
@@ -61,12 +60,7 @@ class ScoreFile:
             **{split_name: dict(self.values[split_name]) for split_name in SPLITS},
             "selection": self.selection,
             "seed": self.seed,
-            "history": {
-                "source": history.source,
-                "pages": history.pages,
-                "cycles": history.cycles,
-                "sha256": history.sha256,
-            },
+            "history": self.history.identity._asdict(),
             "parameters": dict(self.parameters),
             "versions": versions_of("scrapy-gp4c", "deap", "numpy"),
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -1,6 +1,5 @@
 """Claims of sites about their pages (that one changed, or when), for the pages of a history."""
 
-import gzip
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,8 +13,9 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.claims import DATED_CLAIM, renumbered
 from scrapy_gp4c.scoring.hints import CLAIMED, KINDS
 from scrapy_gp4c.scoring.sizes import size_class
-from training.histories.formats import opened
+from training.histories.formats import created, opened
 from training.histories.history import ChangeHistory, known_or_none
+from training.histories.names import UNDECODED
 
 LINE: Final = "site<TAB>page<TAB>kind<TAB>cycle[<TAB>value]"
 FIRST_SIGHT: Final = "site<TAB>page<TAB>age[<TAB>bytes]"
@@ -103,7 +103,7 @@ def lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str, 
     sites = (history.site_names[site] for site in history.site.tolist())
     number = {name: page for page, name in enumerate(zip(sites, history.page_names, strict=True))}
     with opened(path) as file:
-        text = file.read().decode("utf-8", "surrogateescape")
+        text = file.read().decode("utf-8", UNDECODED)
     for line_number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):
             site, _, fields_text = line.partition("\t")
@@ -166,11 +166,8 @@ def write_claims(path: Path, history: ChangeHistory, claims: npt.NDArray[Any]) -
         f"{sites[history.site[page]]}\t{pages[page]}\t{KINDS[kind]}\t{cycle}\t{value}\n"
         for cycle, page, kind, value in claims.tolist()
     ]
-    text = "".join(rows).encode("utf-8", "surrogateescape")
-    try:
-        path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
-    except OSError as error:
-        raise HistoryError(f"cannot write the claims {path}: {error}") from error
+    with created(path, "claims") as file:
+        file.write("".join(rows).encode("utf-8", UNDECODED))
     return len(rows)
 
 

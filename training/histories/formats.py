@@ -434,7 +434,7 @@ def write_text(path: str | Path, history: ChangeHistory) -> None:
     """
     if history.observed is not None:
         raise HistoryError("the text format cannot say that a cycle was not observed: write TSV or npz")
-    with _create(path) as file:
+    with created(path) as file:
         for _, characters in _rows(history):
             file.write(np.pad(characters, ((0, 0), (0, 1)), constant_values=ord("\n")).tobytes())
 
@@ -449,7 +449,7 @@ def write_tsv(path: str | Path, history: ChangeHistory, notes: Iterable[str] = (
         raise HistoryError(f"a site of a TSV history cannot begin with '#' (a comment); found {bad!r}")
     ends = np.cumsum(history.changed.sum(axis=0))[:-1]
     flipped = [] if history.flipped is None else np.split(history.flipped, ends)
-    with _create(path) as file:
+    with created(path) as file:
         file.writelines(f"# {' '.join(note.split())}\n".encode() for note in notes)
         for first, characters in _rows(history):
             for i, row in enumerate(characters, start=first):
@@ -477,7 +477,7 @@ def write_npz(
     content = io.BytesIO()  # an archive is written out of order, which gzip cannot
     present = {name: array for name, array in arrays.items() if array is not None}
     np.savez_compressed(content, **present)  # type: ignore[arg-type]  # all its other keywords are arrays
-    with _create(path) as file:
+    with created(path) as file:
         file.write(content.getbuffer())
 
 
@@ -505,7 +505,8 @@ def _raw(names: Sequence[str], i: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _create(path: str | Path) -> Iterator[IO[bytes]]:
+def created(path: str | Path, content: str = "change history") -> Iterator[IO[bytes]]:
+    """Context with a file to write whole or not at all, gzip if it ends in .gz. Raises HistoryError."""
     try:
         with replacing(path) as raw:
             if str(path).endswith(".gz"):
@@ -515,7 +516,7 @@ def _create(path: str | Path) -> Iterator[IO[bytes]]:
             else:
                 yield raw
     except OSError as error:
-        raise HistoryError(f"cannot write the change history {path}: {error.strerror or error}") from error
+        raise HistoryError(f"cannot write the {content} {path}: {error.strerror or error}") from error
 
 
 WRITERS: Final = {

@@ -1,8 +1,9 @@
 """Histories in the stores of crawls (docs/lab/closing-the-loop.md)."""
 
+import contextlib
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -163,13 +164,18 @@ def read_with_report(
     ``max_errors``: cycles without an outcome that a page may have; ``partial``: admit also pages that were
     visited now and then. Raises HistoryError for a directory that is no store, or whose store has no history.
     """
+    with opened_store(path, "read a history from") as store:
+        return _read(path, store, max_errors, partial)
+
+
+@contextlib.contextmanager
+def opened_store(path: Path, purpose: str) -> Iterator[Store]:
+    """Context with the store of a crawl to read; raises HistoryError, with ``purpose``, where it cannot."""
     try:
         with open_store(path, readonly=True) as store:
-            return _read(path, store, max_errors, partial)
+            yield store
     except StoreError as error:
-        raise HistoryError(
-            f"{path} is a directory, but no store of a crawl to read a history from: {error}"
-        ) from error
+        raise HistoryError(f"{path} is a directory, but no store of a crawl to {purpose}: {error}") from error
 
 
 def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[ChangeHistory, ReadReport]:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -62,30 +61,41 @@ class RepositoryPages(NamedTuple):
     """Commit of the last download."""
 
 
+class Downloads(NamedTuple):
+    """Downloads 0..D of a repository: their commits, and the matching files of the first and the last one."""
+
+    line: git_log.FirstParentLine
+    seen: npt.NDArray[np.intp]
+    """``[D + 1]``: number of commits of `line` made by the time of each download."""
+    first: set[bytes]
+    last: set[bytes]
+    moved: list[int]
+    """Cycles, from 0, with commits."""
+    pairs: list[tuple[str, str]]
+    """Last commits by the end of each of these cycles, and by its begin."""
+
+
 def read_repository(
     path: Path,
     window: CycleWindow,
     include: Sequence[str] = ("*",),
     mass_share: float = 0.2,
-    advance: Callable[[int], object] = lambda cycle: None,
+    advance: Callable[[], object] = lambda: None,
 ) -> RepositoryPages:
-    """Read the pages of a repository and their changes; call `advance` with each cycle's number.
+    """Read the pages of a repository and their changes; call `advance` for each cycle.
 
     ``include``: shell patterns, of which a path must match one (``*`` also matches ``/``). Raises
     HistoryError for no repository, a branch that begins within the window, and patterns without a page.
     """
-    git_log.check_repository(path)
-    line = git_log.first_parent_line(path)
-    seen = commits_seen(path, line, window)
-    first, last = first_and_last(path, line, seen, include)
+    downloads = downloads_of(path, window, include)
+    line, seen, first, last, moved, pairs = downloads
+    for _ in range(window.cycles - len(moved)):
+        advance()
     paths = sorted(first & last)
     page_of = {file: page for page, file in enumerate(paths)}
     changed = np.zeros((window.cycles, len(paths)), np.bool_)
     is_absent = np.zeros(len(paths), np.bool_)
-    moved = np.flatnonzero(np.diff(seen))
-    pairs = [(line.commits[seen[i + 1] - 1], line.commits[seen[i] - 1]) for i in moved]
-    pair_cycles = iter(moved.tolist())
-    for number, edit in git_log.differences(path, pairs, lambda: advance(next(pair_cycles))):
+    for number, edit in git_log.differences(path, pairs, advance):
         page = page_of.get(edit.path)
         if page is not None:
             changed[moved[number], page] = not edit.same_content
@@ -105,23 +115,13 @@ def read_repository(
         [],
         line.commits[seen[-1] - 1],
     )
-    return pages_read._replace(mass_commits=_mass_commits(path, pages_read, line, seen, mass_share))
+    return pages_read._replace(mass_commits=_mass_commits(path, pages_read, downloads, mass_share))
 
 
-def first_and_last(
-    path: Path, line: git_log.FirstParentLine, seen: npt.NDArray[np.intp], include: Sequence[str]
-) -> tuple[set[bytes], set[bytes]]:
-    """Files of the first download, and files of the last, that match one of the patterns ``include``."""
-    pattern = re.compile("|".join(map(fnmatch.translate, include)))
-    first, last = (
-        {file for file in git_log.files(path, line.commits[count - 1]) if pattern.match(_text(file))}
-        for count in (seen[0], seen[-1])
-    )
-    return first, last
-
-
-def commits_seen(path: Path, line: git_log.FirstParentLine, window: CycleWindow) -> npt.NDArray[np.intp]:
-    """Number of commits of `line` made by the time of each download 0..D: ``[D + 1]``."""
+def downloads_of(path: Path, window: CycleWindow, include: Sequence[str]) -> Downloads:
+    """Downloads of a repository at the ends of cycles; HistoryError as for `read_repository`."""
+    git_log.check_repository(path)
+    line = git_log.first_parent_line(path)
     edges = window.edges()
     seen = np.searchsorted(line.times, edges)
     if not seen[0]:
@@ -134,17 +134,21 @@ def commits_seen(path: Path, line: git_log.FirstParentLine, window: CycleWindow)
             f"{path}: the window starts at {utc(edges[0])}, its oldest commit is of "
             f"{utc(line.times[0])}; {cause}"
         )
-    return seen
+    pattern = re.compile("|".join(map(fnmatch.translate, include)))
+    first, last = (
+        {file for file in git_log.files(path, line.commits[count - 1]) if pattern.match(_text(file))}
+        for count in (seen[0], seen[-1])
+    )
+    moved = np.flatnonzero(np.diff(seen)).tolist()
+    pairs = [(line.commits[seen[i + 1] - 1], line.commits[seen[i] - 1]) for i in moved]
+    return Downloads(line, seen, first, last, moved, pairs)
 
 
 def _mass_commits(
-    path: Path,
-    repository_pages: RepositoryPages,
-    line: git_log.FirstParentLine,
-    seen: npt.NDArray[np.intp],
-    mass_share: float,
+    path: Path, repository_pages: RepositoryPages, downloads: Downloads, mass_share: float
 ) -> list[MassCommit]:
     """Commits that changed at least `mass_share` of the pages; searched in cycles with so many changes."""
+    line, seen = downloads.line, downloads.seen
     pages = set(repository_pages.paths)
     least = max(1, mass_share * len(pages))
     busy = np.flatnonzero(repository_pages.changed.sum(axis=1) >= least)
@@ -253,12 +257,12 @@ def build(
     end_s: int | None = None,
     include: Sequence[str] = ("*",),
     mass_share: float = 0.2,
-    progress: Callable[[str, int], object] = lambda name, cycle: None,
+    advance: Callable[[], object] = lambda: None,
 ) -> tuple[CycleWindow, list[RepositoryPages]]:
     """Read the pages of all repositories over one window, which ends at ``end_s`` or the newest commit.
 
-    ``progress`` is called with a repository's name and the cycles of it that are done. Raises HistoryError as
-    `read_repository` does, and for two repositories of one name.
+    ``advance`` is called for each cycle of each repository. Raises HistoryError as `read_repository` does,
+    and for two repositories of one name.
     """
     if not 0.0 < mass_share <= 1.0:
         raise HistoryError(f"--mass-share: expected a share above 0, at most 1; found {mass_share}")
@@ -268,11 +272,7 @@ def build(
             f"two repositories are named {twice.pop()!r}, so their sites would mix; rename one"
         )
     window = window_of(repositories, cycles, length_s, end_s)
-    parts = []
-    for path, name in zip(repositories, names, strict=True):
-        parts.append(read_repository(path, window, include, mass_share, partial(progress, name)))
-        progress(name, cycles)
-    return window, parts
+    return window, [read_repository(path, window, include, mass_share, advance) for path in repositories]
 
 
 INDEX: Final = re.compile(rb"(?:.*/)?(?:README|_?index)(?:\.[^/]*)?", re.IGNORECASE)
@@ -283,23 +283,18 @@ def read_growth_of(path: Path, window: CycleWindow, include: Sequence[str] = ("*
 
     ``include`` and errors: as for `read_repository`.
     """
-    git_log.check_repository(path)
-    line = git_log.first_parent_line(path)
-    seen = commits_seen(path, line, window)
-    first, last = first_and_last(path, line, seen, include)
+    _, _, first, last, moved, pairs = downloads_of(path, window, include)
     born = dict.fromkeys(sorted(last & first), 0)
     changes: list[tuple[int, bytes]] = []
-    moved = np.flatnonzero(np.diff(seen))
-    pairs = [(line.commits[seen[i + 1] - 1], line.commits[seen[i] - 1]) for i in moved]
     gone: set[bytes] = set()
     for number, edit in git_log.differences(path, pairs, lambda: None):
         if edit.path in last:
             if edit.status == "A" and edit.path not in born:
-                born[edit.path] = int(moved[number]) + 1
+                born[edit.path] = moved[number] + 1
             elif edit.status != "M":
                 gone.add(edit.path)
             elif not edit.same_content:
-                changes.append((int(moved[number]), edit.path))
+                changes.append((moved[number], edit.path))
     for file in gone & born.keys():
         del born[file]
     if not born:
@@ -333,12 +328,11 @@ def _history(
     for page, hub in finder.items():
         if hub is not None and hub not in born and hubs[page] > hubs[hub]:
             changed[hubs[page] - 1, number[hub]] = True
-    names = [printable(page) for page in number]
     history = ChangeHistory(
         changed,
         np.zeros(len(number), np.int32),
         site_names=[path.resolve().name.removesuffix(".git")],
-        page_names=[name.decode("utf-8", UNDECODED) for name in names],
+        page_names=[_text(printable(page)) for page in number],
         source=str(path),
     )
     found_by = [NO_FINDER if hub is None else number[hub] for hub in map(finder.__getitem__, number)]

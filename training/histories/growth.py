@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.errors import HistoryError, ImportFileError, StoreError
+from scrapy_gp4c.errors import HistoryError, ImportFileError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.claims import CLAIM_KINDS, DATED_CLAIM, finder_pages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between, flipped_between
 from scrapy_gp4c.store.history_fields import is_header
-from scrapy_gp4c.store.opening import Store, import_history, open_store
+from scrapy_gp4c.store.opening import Store, import_history
 from training.histories.claims import of_crawl
 from training.histories.formats import (
     ArrayHeader,
@@ -28,7 +28,7 @@ from training.histories.formats import (
     read_file,
     write_npz,
 )
-from training.histories.from_store import CrawlOutcomes, flipped_of
+from training.histories.from_store import CrawlOutcomes, flipped_of, opened_store
 from training.histories.history import ChangeHistory, known_or_none, weights_or_none
 
 NO_FINDER: Final = -1
@@ -148,13 +148,8 @@ def read_store_growth(path: Path, source: str | None = None) -> GrowthHistory:
     A page's birth is the cycle in which the crawl found it. Cycle c of the crawl is c - 1 of the history.
     ``source``: name in messages. Raises HistoryError for no store, or pages visited now and then.
     """
-    try:
-        with open_store(path, readonly=True) as store:
-            return _growth_of(store, source or str(path))
-    except StoreError as error:
-        raise HistoryError(
-            f"{path} is a directory, but no store of a crawl to read growth from: {error}"
-        ) from error
+    with opened_store(path, "read growth from") as store:
+        return _growth_of(store, source or str(path))
 
 
 def _growth_of(store: Store, source: str) -> GrowthHistory:

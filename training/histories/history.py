@@ -107,6 +107,19 @@ class HistoryFields(NamedTuple):
     flipped: npt.NDArray[Any] | None = None
 
 
+class RecordedHistory(NamedTuple):
+    """Identity of a history, as results and score files record it."""
+
+    source: str
+    pages: int
+    cycles: int
+    sha256: str
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "RecordedHistory":
+        return cls(*(content[name] for name in cls._fields))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ChangeHistory:
     """Recorded history of P pages over D cycles. Raises HistoryError for arrays that do not fit."""
@@ -192,6 +205,10 @@ class ChangeHistory:
     @property
     def cycles(self) -> int:
         return int(self.changed.shape[0])
+
+    @property
+    def identity(self) -> RecordedHistory:
+        return RecordedHistory(self.source, self.pages, self.cycles, self.sha256)
 
     @cached_property
     def neighbours(self) -> Neighbours:

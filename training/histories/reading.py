@@ -62,11 +62,6 @@ def read_history(path: str | Path, cycle_s: int | None = None, max_pages: int | 
     return history
 
 
-def read_coarsened(path: str | Path, every: int) -> ChangeHistory:
-    """Read a history in cycles ``every`` times as long, see `coarsened`; errors as `read_history`."""
-    return coarsened(read_contents_or_history(path), every)
-
-
 def read_contents_or_history(path: str | Path) -> ContentHistory | ChangeHistory:
     """Read a history, with its texts if it is a file of contents. Raises HistoryError as `read_history`."""
     path = Path(path)

@@ -19,7 +19,7 @@ from scrapy_gp4c.scoring.terminals import PAPER_SETS
 from training.comparing import statistics
 from training.comparing.difference import Difference, differ
 from training.comparing.evaluation import markdown, write_rows, write_text
-from training.comparing.learned_score import RecordedHistory, plain, recorded_choices
+from training.comparing.learned_score import plain, recorded_choices
 from training.comparing.trials import (
     BASELINES,
     COMPETITIVE,
@@ -38,7 +38,7 @@ from training.evolution.learning import LEARNED, learn_by_rules
 from training.evolution.score_file import ShowProgress, versions_of
 from training.evolution.selection import SELECTIONS
 from training.evolution.workers import PreparedSplit, Workers, workers
-from training.histories.history import ChangeHistory
+from training.histories.history import ChangeHistory, RecordedHistory
 from training.replaying.metrics import METRICS, ORACLE, TRIO, budget_pages
 from training.reporting import score as sections
 from training.reporting.figures import Chart
@@ -239,7 +239,7 @@ class Experiment(NamedTuple):
         return ExperimentResults(
             datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             versions_of("scrapy-gp4c", "deap", "numpy", "scipy"),
-            RecordedHistory(history.source, history.pages, history.cycles, history.sha256),
+            history.identity,
             float(history.changed.mean()),
             choices,
             [test.pages for test in tests],

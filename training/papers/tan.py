@@ -393,7 +393,7 @@ def granularity_chart(results: TanResults) -> Chart:
         for policy, name in NAMES.items()
         if np.isfinite(values := over_d(results, policy, depths, TYPICAL)).any()
     ]
-    return Chart("figure-5", f"{RATE}, {_setting(TYPICAL)}", D_LABEL, RATE, _x(depths), lines, percent=True)
+    return Chart("figure-5", f"{RATE}, {_setting(TYPICAL)}", D_LABEL, RATE, depths, lines, percent=True)
 
 
 def popularity_chart(results: TanResults) -> Chart:
@@ -406,7 +406,7 @@ def popularity_chart(results: TanResults) -> Chart:
         if means:
             lines.append(plain_line(name, means))
     title = f"Weighted change rate, {_setting(ADAPTIVE)}"
-    return Chart("figure-8", title, D_LABEL, "weighted change rate", _x(depths), lines, percent=False)
+    return Chart("figure-8", title, D_LABEL, "weighted change rate", depths, lines, percent=False)
 
 
 def history_chart(results: TanResults) -> Chart:
@@ -422,7 +422,7 @@ def history_chart(results: TanResults) -> Chart:
         plain_line(name, one.per_cycle["change_rate"]) for name, one in trials.items() if one is not None
     ]
     title = f"Change rate in every cycle, {_setting(ADAPTIVE)}"
-    x = [float(cycle + 1) for cycle in range(len(lines[0].values))]
+    x = range(1, len(lines[0].values) + 1)
     return Chart("figure-9", title, "cycle", RATE, x, lines, percent=True)
 
 
@@ -463,10 +463,6 @@ def settings_figure(results: TanResults) -> Figure:
     panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     panels[0].legend(frameon=False)
     return figure
-
-
-def _x(depths: Sequence[int]) -> list[float]:
-    return [float(d) for d in depths]
 
 
 def _setting(setting: CrawlSetting) -> str:

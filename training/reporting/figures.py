@@ -67,7 +67,7 @@ class Chart(NamedTuple):
     title: str
     x_label: str
     y_label: str
-    x: list[float]
+    x: Sequence[float]
     lines: list[Line]
     percent: bool
     """Whether the values are shares, shown as per cent."""
