@@ -9,7 +9,6 @@ import argparse
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -135,15 +134,14 @@ def _evaluate_growth(args: Namespace) -> None:
     grown = options.growth_of(args)
     rows = []
     choices = _crawl(args, policy)
+    first_visits = {
+        "new_pages": args.new_pages,
+        "new_page_function": args.new_page_function and load(args.new_page_function),
+        "from_start": args.from_start,
+    }
     for text in args.score or (DEFAULT,):
         for share in args.discovery:
-            crawl = growth_crawl(text, policy, share, args.discovery_function, choices)
-            crawl = replace(
-                crawl,
-                new_pages=args.new_pages,
-                new_page_function=args.new_page_function and load(args.new_page_function),
-                from_start=args.from_start,
-            )
+            crawl = growth_crawl(text, policy, share, args.discovery_function, choices, **first_visits)
             rows.append(row_of(text, share, replay_growth(grown, crawl)))
     history = grown.history
     new = int((grown.born > 0).sum())

@@ -93,9 +93,9 @@ def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> N
     grown = options.growth_of(args)
     page_choices = options.choices_of(args).fitting(grown.history)
     crawl = growth_crawl(
-        args.score, getattr(args, "policy", None), args.discovery, HUBS, page_choices.crawl()
-    )
-    crawl = replace(crawl, new_pages=args.new_pages, from_start=args.from_start)
+        args.score, getattr(args, "policy", None), args.discovery, HUBS, page_choices.crawl(),
+        new_pages=args.new_pages, from_start=args.from_start,
+    )  # fmt: skip
     targets: list[Target] = ["hub_function"] if args.new_pages is None else ["new_page_function"]
     if args.jointly:
         targets = list(dict.fromkeys(("hub_function", *targets, "score_function")))

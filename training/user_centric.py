@@ -6,11 +6,11 @@ site and on all pages that change, under two scoring functions; figures 3 and 4,
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress
 
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.search.gains import PIECES
@@ -25,6 +25,7 @@ from training.papers.user_centric import (
     write_all,
 )
 from training.replaying.search import WorkloadPlan
+from training.reporting.terminal import progress
 
 
 @options.command
@@ -73,15 +74,8 @@ def main(arguments: Sequence[str] | None) -> None:
 
 def _run(contents: Path, directory: Path, plans: UserCentricPlan) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True)
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-
-        def steps(total: int, what: str) -> Callable[[], object]:
-            task = bars.add_task(what, total=total)
-            return lambda: bars.advance(task)
-
-        results, trials = user_centric.run_experiment(contents, plans, steps)
+    steps = partial(progress, Console(stderr=True))
+    results, trials = user_centric.run_experiment(contents, plans, steps)
     results.write(directory)
     write_all(results, trials[0].history.cycles, directory)
     for panel in results.panels:

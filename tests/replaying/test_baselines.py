@@ -303,7 +303,7 @@ def test_slots_shift_as_little_as_the_linear_program(counts: list[int], budget: 
     if visits.sum() > budget * cycles:
         budget = -(-int(visits.sum()) // cycles)
     phase = np.random.default_rng(seed).random(len(visits))
-    rows = timetable(visits, budget, cycles, phase)
+    rows = timetable(visits, budget, cycles, seed)
     assert all(len(row) <= budget for row in rows)
     for row in rows:
         assert len(set(row.tolist())) == len(row)

@@ -32,8 +32,8 @@ from training.evolution.selection import (
     SELECTIONS,
     Allow,
     Pairs,
+    SelectedFunction,
     SelectionGoal,
-    UnsimplifiedSelection,
     Values,
     candidates_of,
     named_or_better,
@@ -205,7 +205,7 @@ def choose_of_front(
     prefer: str,
     values: Callable[[list[str]], Pairs],
     allow: Allow | None = None,
-) -> tuple[UnsimplifiedSelection, list[FrontCandidate]]:
+) -> tuple[SelectedFunction, list[FrontCandidate]]:
     """Select a function of a fold by the preference `prefer`; return it and the front.
 
     The front begins with the function that is best in the first objective. ``goal.fitness`` names two
@@ -233,7 +233,7 @@ def choose_of_front(
         taken = standing[select(candidates, goal.rule)]
     value = SELECTIONS.get(goal.rule, SELECTIONS["best"])(*objective_row(pairs[taken], row))
     members = [FrontCandidate(one, runs[one], means) for one, means in _front(judged, taken).items()]
-    return UnsimplifiedSelection(taken, pairs[taken], runs[taken], value), members
+    return SelectedFunction(taken, pairs[taken], runs[taken], value), members
 
 
 def _standing(

@@ -353,7 +353,8 @@ def _selected(
             ]
             table = compare(split, {LEARNED: one.text} | others(rule_choices, split.test), rule_choices)
             leads = _leads(split.test, one.text, rule_choices)
-            results.append(Fold(*one, table, _front(split, members, one.text, rule_choices), leads))
+            front = _front(split, members, one.text, rule_choices)
+            results.append(Fold(one.text, one.run, one.selected, table, front, leads))
         best = max(results, key=lambda fold: fold.selected)
         learned.append(Learned(results, best, first.generation, first.finished, *costs[rule]))
     return learned

@@ -187,24 +187,16 @@ class SelectionGoal(NamedTuple):
 
 
 class SelectedFunction(NamedTuple):
-    """Function that was selected on a fold, simplified."""
+    """Function that a selection rule picked on a fold."""
 
     text: str
-    """Formula, simplified as far as its fitness in all cycles of training and validation stays; or a name."""
+    """Formula or name."""
+    pair: tuple[Values, Values]
+    """Values per cycle in training, and in validation."""
     run: int
     """`NAMED_RUN` for a named function."""
     selected: float
     """Value of the function under the selection rule (``guarded``: that of ``best``)."""
-
-
-class UnsimplifiedSelection(NamedTuple):
-    """Function that a selection rule picked, before it is simplified."""
-
-    text: str
-    pair: tuple[Values, Values]
-    """Values per cycle in training, and in validation."""
-    run: int
-    selected: float
 
 
 def pick(
@@ -213,7 +205,7 @@ def pick(
     goal: SelectionGoal,
     values: Callable[[list[str]], Pairs],
     allow: Allow | None = None,
-) -> UnsimplifiedSelection:
+) -> SelectedFunction:
     """Pick one function of a fold by the rule `goal.rule`: a best individual or a named function.
 
     ``best_of_runs``: best individuals of each evolution run; ``values`` returns the fitness per cycle of
@@ -247,7 +239,7 @@ def pick(
     else:
         chosen = select([objective_row(pair) for pair in pairs], goal.rule)
     value = SELECTIONS.get(goal.rule, SELECTIONS["best"])(*objective_row(pairs[chosen]))
-    return UnsimplifiedSelection(texts[chosen], pairs[chosen], candidates[chosen][1], value)
+    return SelectedFunction(texts[chosen], pairs[chosen], candidates[chosen][1], value)
 
 
 def objective_row(pair: tuple[Values, Values], row: int = 0) -> tuple[Values, Values]:
@@ -347,7 +339,7 @@ class FoldPick(NamedTuple):
     """Function picked on a fold, and the goal by which it was."""
 
     fold: int
-    picked: UnsimplifiedSelection
+    picked: SelectedFunction
     goal: SelectionGoal
 
 
@@ -408,6 +400,6 @@ class FoldValues:
         simplified = simplify_all([parse(text) for _, _, text in keys], same)
         texts = {key: one.text for key, one in zip(keys, simplified, strict=True)}
         return [
-            SelectedFunction(texts.get((fold, goal.fitness, one.text), one.text), one.run, one.selected)
+            one._replace(text=texts.get((fold, goal.fitness, one.text), one.text))
             for fold, one, goal in picks
         ]

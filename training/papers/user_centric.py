@@ -11,6 +11,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -34,8 +35,8 @@ from training.histories.history import ChangeHistory
 from training.replaying.baselines import (
     UpdateHistory,
     allocated_visits,
-    drawn_timetable,
     mean_by_page,
+    timetable,
     with_oldest,
 )
 from training.replaying.metrics import CONTENTS
@@ -261,14 +262,10 @@ def _in_slots(trial: Trial, policy: str, tau: float, budget: int) -> Callable[[i
 
 def planned_refreshes(trial: Trial, policy: str, tau: float, budget: int) -> list[Ints]:
     """Pages that SBR or EBR refreshes in each judged cycle, without unused budget."""
-    return drawn_timetable(visits_of(trial, policy, tau, budget), budget, trial.judged, trial.seed)
-
-
-def visits_of(trial: Trial, policy: str, tau: float, budget: int) -> Ints:
-    """Number of refreshes of every page in the judged cycles by SBR or EBR: ``[P]``."""
     updates = trial.updates
     known = UpdateHistory(updates.page, updates.difference, trial.clicks, trial.last)
-    return allocated_visits(known, policy.lower(), tau, budget, trial.judged)
+    visits = allocated_visits(known, policy.lower(), tau, budget, trial.judged)
+    return timetable(visits, budget, trial.judged, trial.seed)
 
 
 class Needed(NamedTuple):
@@ -551,17 +548,19 @@ class UserCentricResults:
         write_rows(directory / "points.csv", [("panel", *RefreshPoint._fields), *points_tried])
 
 
-def run_experiment(
-    path: Path, plans: UserCentricPlan, steps: Callable[[int, str], Callable[[], object]]
-) -> tuple[UserCentricResults, list[Trial]]:
-    """Run the experiment on all data sets of the file of contents ``path``.
+Steps = Callable[[int, str], AbstractContextManager[Callable[[], object]]]
+"""Function ``(steps, title)``: context with a progress bar, of which one step is done at each call."""
 
-    ``steps(count, title)`` begins a progress bar, and returns a function to call after each of its steps.
-    """
+
+def run_experiment(
+    path: Path, plans: UserCentricPlan, steps: Steps
+) -> tuple[UserCentricResults, list[Trial]]:
+    """Run the experiment on all data sets of the file of contents ``path``."""
     panels, trials = [], []
     for site in plans.sites:
         contents = read_contents(path, site, changed_only=site is None)
-        corpus = count(contents, steps(len(contents.texts), f"{site or 'all changed'}: counting terms"))
+        with steps(len(contents.texts), f"{site or 'all changed'}: counting terms") as advance:
+            corpus = count(contents, advance)
         drawn = draw(contents, plans.plan)
         workload, _ = above_knee(corpus.of(drawn), drawn)
         queried_corpus = corpus.of(workload)
@@ -576,14 +575,14 @@ def run_experiment(
     return UserCentricResults(history.source, history.sha256, plans, panels), trials
 
 
-def _panel(trial: Trial, plans: UserCentricPlan, steps: Callable[[int, str], Callable[[], object]]) -> Panel:
+def _panel(trial: Trial, plans: UserCentricPlan, steps: Steps) -> Panel:
     observed = plans.estimate == "observed"
     points_tried: list[RefreshPoint] = []
     size = 5 if observed else 6
-    advance = steps(len(plans.budgets) * size, trial.name)
-    for point in points(trial, plans.budgets, plans.taus, observed):
-        points_tried.append(point)
-        advance()
+    with steps(len(plans.budgets) * size, trial.name) as advance:
+        for point in points(trial, plans.budgets, plans.taus, observed):
+            points_tried.append(point)
+            advance()
     live = trial.search.live
     never = trial.search.quality(np.repeat(live[[trial.first]], trial.judged, axis=0))
     return Panel(
@@ -616,27 +615,24 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, axes[:count]
 
 
-def quality_figure(panels: Sequence[Panel], loss: bool = False) -> Figure:
-    """Figure 4: quality against budget; ``loss``: 1 - quality, on log axes."""
+def quality_figure(panels: Sequence[Panel]) -> Figure:
+    """Figure 4: quality against budget."""
     figure, grid = _panels(len(panels))
     for axes, panel in zip(grid, panels, strict=True):
         names = list(dict.fromkeys(point.policy for point in panel.points))
         for name, (colour, dash, marker) in zip(names, STYLES, strict=False):
             line = sorted((p.share, p.quality) for p in panel.points if p.policy == name)
             share, quality = np.array(line).T
-            y = np.maximum(1.0 - quality, 1e-6) if loss else quality
-            axes.plot(100 * share, y, color=colour, linestyle=dash, marker=marker, markersize=4, label=name)
+            axes.plot(
+                100 * share, quality, color=colour, linestyle=dash, marker=marker, markersize=4, label=name
+            )
         axes.set_xscale("log")
-        if loss:
-            axes.set_yscale("log")
-        else:
-            axes.axhline(panel.never_mean, color="#999999", linewidth=0.8)
-            axes.annotate(
-                "never refreshed", (1, panel.never_mean), (0, 3), xycoords=("axes fraction", "data"),
-                textcoords="offset points", fontsize=8, color="#666666", ha="right",
-            )  # fmt: skip
-        y_label = "1 − search quality" if loss else "search quality"
-        finish(axes, f"{panel.name}: {panel.pages:,} pages", "pages refreshed per week, %", y_label)
+        axes.axhline(panel.never_mean, color="#999999", linewidth=0.8)
+        axes.annotate(
+            "never refreshed", (1, panel.never_mean), (0, 3), xycoords=("axes fraction", "data"),
+            textcoords="offset points", fontsize=8, color="#666666", ha="right",
+        )  # fmt: skip
+        finish(axes, f"{panel.name}: {panel.pages:,} pages", "pages refreshed per week, %", "search quality")
         shares = sorted({100 * point.share for point in panel.points})
         axes.set_xticks([share for share in TICKS if shares[0] <= share <= shares[-1]])
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -747,7 +743,6 @@ def write_all(results: UserCentricResults, weeks: int, directory: Path) -> None:
     figures = {"figure-3": halves_figure(panels, weeks)}
     if panels[0].points:
         figures["figure-4"] = quality_figure(panels)
-        figures["figure-4-loss"] = quality_figure(panels, loss=True)
         figures["impact"] = impact_figure(panels)
     write_figures(figures, directory)
     write_text(directory / "forecasts.md", forecast_table(panels))

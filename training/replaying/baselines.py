@@ -334,15 +334,16 @@ def allocate_visits(rates: Floats, weights: Floats, budget: int, cycles: int) ->
     return visits + np.bincount(eligible[page[best]], minlength=len(rates))
 
 
-def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Ints]:
+def timetable(visits: Ints, budget: int, cycles: int, seed: int) -> list[Ints]:
     """Distribute visits over cycles at nearly even intervals: returns the pages to visit in each cycle.
 
-    ``visits``: number of each page's visits, ``[P]``; ``budget``: most visits a cycle; ``phase``: random
-    numbers in [0, 1), ``[P]``. The j-th visit of a page is due in cycle ceil((j - phase) * cycles / visits).
-    A linear program finds the least total shift that keeps the budget; visits keep the order of their due
-    cycles. A page that would stand twice in a cycle changes places with another one in the nearest cycle
-    that has neither.
+    ``visits``: number of each page's visits, ``[P]``; ``budget``: most visits a cycle; ``seed``: of the
+    pages' phases, random numbers in [0, 1). The j-th visit of a page is due in cycle
+    ceil((j - phase) * cycles / visits). A linear program finds the least total shift that keeps the budget;
+    visits keep the order of their due cycles. A page that would stand twice in a cycle changes places with
+    another one in the nearest cycle that has neither.
     """
+    phase = np.random.default_rng(seed).random(len(visits))
     page = np.repeat(np.arange(len(visits)), visits)
     nth = np.arange(1.0, len(page) + 1) - np.repeat(np.cumsum(visits) - visits, visits)
     due = np.clip(np.ceil((nth - phase[page]) * cycles / visits[page]).astype(np.int64), 1, cycles)
@@ -453,11 +454,6 @@ def allocated_visits(known: UpdateHistory, policy: str, tau: float, budget: int,
     return allocate_visits(rates, weights, budget, cycles)
 
 
-def drawn_timetable(visits: Ints, budget: int, cycles: int, seed: int) -> list[Ints]:
-    """Return the `timetable` of visits with phases drawn by `seed`."""
-    return timetable(visits, budget, cycles, np.random.default_rng(seed).random(len(visits)))
-
-
 def with_oldest(planned: Ints, last: Ints, budget: int) -> Ints:
     """Return `planned` pages, filled up to ``budget`` with those visited longest ago.
 
@@ -503,7 +499,7 @@ def _timetable(text: str, policy: str, tau: float, prepared: PreparedHistory) ->
     )
     scored = prepared.cycles - prepared.warmup
     visits = allocated_visits(known, policy, tau, prepared.k, scored)
-    rows = drawn_timetable(visits, prepared.k, scored, prepared.seed)
+    rows = timetable(visits, prepared.k, scored, prepared.seed)
     return Timetable(text, rows, prepared.warmup + 1, prepared.pages)
 
 

@@ -4,8 +4,7 @@
 """
 
 from collections import ChainMap
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -48,9 +47,9 @@ class ReplayedPageClaims:
     def observe(self, visited: Array, changed: Array, cycle: int) -> None:
         """Apply a cycle's claims and visits to the columns; ``changed``: whether each page had changed."""
         no_new = np.empty(0, np.intp)
-        visits = self._claims.before(self._state, visited, changed, self._all, no_new, cycle)
+        claims_after_visits = self._claims.before(self._state, visited, changed, self._all, no_new, cycle)
         self._state["last_cycle"][visited] = cycle
-        visits.after(self._state, cycle)
+        claims_after_visits()
 
     def site_claims(self, cycle: int, states: Mapping[str, Array]) -> SiteClaims:
         """Return an object that computes the claim columns for the plan of a cycle.
@@ -96,10 +95,10 @@ class ReplayedClaims:
 
     def before(
         self, state: Columns, judged: Array, changed: Array, known: Array, new: Array, cycle: int
-    ) -> "ClaimVisits":
+    ) -> Callable[[], None]:
         """Update the columns `state` and `trust` by a cycle's claims, before its visits are applied.
 
-        Call `ClaimVisits.after` of the result when they are.
+        Returns a function that updates `state` after these; the caller has set ``last_cycle`` by then.
 
         ``state``: all columns, ``[P]``; ``judged``: pages visited not for the first time; ``changed``:
         whether they have changed; ``known``: of all pages, whether the crawl knows them; ``new``: pages
@@ -111,15 +110,15 @@ class ReplayedClaims:
         last_cycle[new] = 0  # the column has their first visits already, whose answers are read now
         answers = self._answers_to(rows, last_cycle, cycle)
         claimed = np.concatenate((answers, self._others_of(cycle, cycle, known)))
-        visited = ClaimVisits(rows, outcome.astype(np.uint8), claimed)
         # A crawl dates a new page after the claims of its first visit: these say nothing of its age.
         first_cycle = state["first_cycle"][new]
         state["first_cycle"][new] = np.iinfo(np.int32).min
-        fold_result = before_visits(state, visited.rows, visited.outcome, claimed, cycle)
+        outcome = outcome.astype(np.uint8)
+        fold_result = before_visits(state, rows, outcome, claimed, cycle)
         state["first_cycle"][new] = first_cycle
         added = hints.counted(fold_result.outcomes, self._site[fold_result.group], len(self.trust))
         self.trust = hints.decayed(self.trust, added)
-        return visited
+        return lambda: after_visits(state, rows, outcome, claimed, cycle, np.zeros(len(rows)))
 
     def site_claims(self, state: Mapping[str, Array], cycle: int) -> SiteClaims:
         """Return what computes the claim columns for a cycle's plan; ``state``: columns of all pages."""
@@ -136,15 +135,3 @@ class ReplayedClaims:
 
 def _undated(claims: Array) -> Array:
     return claims[list(CLAIM.names or ())].astype(CLAIM)
-
-
-class ClaimVisits(NamedTuple):
-    """Visits of a cycle (page ``rows`` and outcomes), and the claims that were read in it (``claimed``)."""
-
-    rows: npt.NDArray[np.intp]
-    outcome: Array
-    claimed: Array
-
-    def after(self, state: Columns, cycle: int) -> None:
-        """Update the columns `state` after the visits; the caller has set ``last_cycle`` to `cycle`."""
-        after_visits(state, self.rows, self.outcome, self.claimed, cycle, np.zeros(len(self.rows)))

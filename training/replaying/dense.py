@@ -882,18 +882,6 @@ class ContentCopies:
         return {name: np.rint(np.ldexp(row, CONTENT_BITS)).astype(np.int64) for name, row in metrics.items()}
 
 
-def page_counters(
-    prepared: PreparedHistory, copies: Copies, tallies: Collection[str]
-) -> list[ContentCopies | WeightedGains]:
-    """Counters of those `tallies` that `Copies` does not count."""
-    counters: list[ContentCopies | WeightedGains] = []
-    if not CONTENTS.keys().isdisjoint(tallies):
-        counters.append(ContentCopies(prepared))
-    if "weighted_dcg" in tallies:
-        counters.append(WeightedGains(prepared, copies))
-    return counters
-
-
 MOST_NEAR: Final = 2**22
 """Most entries of the rings of all groups; with more, a policy is replayed without a compiled loop."""
 
@@ -1059,7 +1047,11 @@ def replay_dense(
     Raises PolicyError if the policy breaks its contract, ScoreError for a terminal that the history lacks.
     """
     copies = Copies(prepared, tallies)
-    counters = page_counters(prepared, copies, tallies)
+    counters: list[ContentCopies | WeightedGains] = []
+    if not CONTENTS.keys().isdisjoint(tallies):
+        counters.append(ContentCopies(prepared))
+    if "weighted_dcg" in tallies:
+        counters.append(WeightedGains(prepared, copies))
     scoring = function if isinstance(function, ScoreFunction) else None
     columns = columns_read(scoring, policy) + (site_share.COLUMNS if prepared.site_share < 1.0 else ())
     evidence = ReplayEvidence(prepared, columns)

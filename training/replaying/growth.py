@@ -84,12 +84,12 @@ class GrowthCrawl:
 
 
 def growth_crawl(
-    score: str, policy: str | None, discovery: float, hubs: str, choices: CrawlChoices
+    score: str, policy: str | None, discovery: float, hubs: str, choices: CrawlChoices, **others: Any
 ) -> GrowthCrawl:
     """Make a `GrowthCrawl` of texts of functions and policy, as the command line has them.
 
     ``policy`` None: that of the named score function, else ``top_k``. ``choices``: budget, warm-up, clock and
-    seed. Raises ScoreError, ExpressionError or PolicyError.
+    seed; ``others``: other fields. Raises ScoreError, ExpressionError or PolicyError.
     """
     function, hub_function = functions.load(score).on_clock(choices.clock), functions.load(hubs)
     for one in (function, hub_function):
@@ -107,6 +107,7 @@ def growth_crawl(
         choices.warmup,
         choices.seed,
         site_share=choices.site_share,
+        **others,
     )
 
 
@@ -441,7 +442,7 @@ class GrowthReplay:
         """Update the state columns at a cycle's end; ``brought``: new pages that each page led to."""
         judged = visited[known_before[visited]]
         new = np.flatnonzero(self.known & ~known_before)
-        visits = self.claimed.before(
+        claims_after_visits = self.claimed.before(
             self.state, judged, self._outdated[judged], self.known, new, self._number
         )
         self._finished = [self._counted(judged), *self._finished[: KEPT_CYCLES - 1]]
@@ -455,4 +456,4 @@ class GrowthReplay:
             self._distances.visit(np.flatnonzero(~self.known), is_first=True)
             self._distances.visit(new, is_first=True)
         self._outdated[judged] = False
-        visits.after(self.state, self._number)
+        claims_after_visits()
