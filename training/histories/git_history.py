@@ -61,7 +61,7 @@ class RepositoryPages(NamedTuple):
     """Commit of the last download."""
 
 
-class Downloads(NamedTuple):
+class RepositoryDownloads(NamedTuple):
     """Downloads 0..D of a repository: their commits, and the matching files of the first and the last one."""
 
     line: git_log.FirstParentLine
@@ -118,7 +118,7 @@ def read_repository(
     return pages_read._replace(mass_commits=_mass_commits(path, pages_read, downloads, mass_share))
 
 
-def downloads_of(path: Path, window: CycleWindow, include: Sequence[str]) -> Downloads:
+def downloads_of(path: Path, window: CycleWindow, include: Sequence[str]) -> RepositoryDownloads:
     """Downloads of a repository at the ends of cycles; HistoryError as for `read_repository`."""
     git_log.check_repository(path)
     line = git_log.first_parent_line(path)
@@ -141,11 +141,11 @@ def downloads_of(path: Path, window: CycleWindow, include: Sequence[str]) -> Dow
     )
     moved = np.flatnonzero(np.diff(seen)).tolist()
     pairs = [(line.commits[seen[i + 1] - 1], line.commits[seen[i] - 1]) for i in moved]
-    return Downloads(line, seen, first, last, moved, pairs)
+    return RepositoryDownloads(line, seen, first, last, moved, pairs)
 
 
 def _mass_commits(
-    path: Path, repository_pages: RepositoryPages, downloads: Downloads, mass_share: float
+    path: Path, repository_pages: RepositoryPages, downloads: RepositoryDownloads, mass_share: float
 ) -> list[MassCommit]:
     """Commits that changed at least `mass_share` of the pages; searched in cycles with so many changes."""
     line, seen = downloads.line, downloads.seen
