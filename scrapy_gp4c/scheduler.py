@@ -29,7 +29,7 @@ QUEUE_IS_TORN: Final = (
     "the JOBDIR to use one again."
 )
 CLOSES_AT_START: Final = (2, 19)
-"""Version of Scrapy from which on a scheduler may close the spider as it opens; before, it has to raise."""
+"""First version of Scrapy whose scheduler may close the spider as it opens; before, it has to raise."""
 
 
 class RecrawlScheduler(Scheduler):

@@ -71,7 +71,7 @@ MAX_LOGIN_PAGES: Final = 3
 MAX_CLOSERS: Final = 100
 """Most remembered pages whose callbacks close the spider."""
 RECENT_PAGES: Final = 1_000
-"""Number of the last pages of a full store whose most frequent directory the warning names."""
+"""Number of a full store's last pages: the warning names their most frequent directory."""
 MIN_SPELLINGS: Final = 3
 """Number of dropped requests of one callback, equal but for ignored parameters, that brings a warning."""
 MAX_UNCOUNTED: Final = 100
@@ -613,7 +613,7 @@ class Admission:
     def _admit_claimed(
         self, page: int, name: str | int, request: Request, is_login: bool, is_repeated: bool
     ) -> bool:
-        """Admit a request for a page whose visit has begun: as a login, a repetition, or by `_ask_again`."""
+        """Admit a request for a page whose visit has begun: a login, a repetition or a replacement."""
         cycle = self._cycle
         is_over = page not in cycle.requested and not cycle.is_ahead(page)
         if is_over and is_login:  # visited by an interrupted run, whose session is gone
@@ -622,7 +622,7 @@ class Admission:
         if is_repeated:
             cycle.requested.add(page)  # copies of this request by its callback are repeated, too
             return self._queue_untouched(request, is_filtered=False)
-        return self._ask_again(page, name, request)
+        return self._replace_queued(page, name, request)
 
     def _limit_reached(
         self, stored: StoredRequest, request: Request, finder: int, is_duplicate: bool
@@ -717,7 +717,7 @@ class Admission:
         self._restore(page, stored)
         return claim
 
-    def _ask_again(self, page: int, name: str | int, request: Request) -> bool:
+    def _replace_queued(self, page: int, name: str | int, request: Request) -> bool:
         """Send the spider's first request of this run for `page` in place of the queued one.
 
         Returns False, and counts a duplicate, if none is queued, or the spider has asked before.

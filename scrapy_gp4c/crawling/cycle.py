@@ -819,10 +819,10 @@ class Cycle:
         return finders
 
     def awaited_finders(self, pages: Sequence[int]) -> list[int]:
-        """Return for each page the finder whose visit it has to wait for, as the column ``found_by`` has it.
+        """Return the finder (see `finders`) whose visit each page has to wait for; 0: it waits for nothing.
 
-        `START` is the spider's start; 0: the page waits for nothing. No page waits where the policy takes
-        samples, and so decides itself how many `rounds` it plans: a slow host must not hold up others.
+        No page waits where the policy takes samples, and so decides itself how many `rounds` it plans: a slow
+        host must not hold up others.
         """
         if self.rounds[1] is None:
             return [0] * len(pages)
@@ -899,7 +899,7 @@ class Cycle:
         return self._under_way.get(page) is False
 
     def is_repeated(self, page: int, mark: Any, finder: int) -> bool:
-        """Whether the spider requests a page, whose visit has begun, once more, and not for that visit.
+        """Whether a request for a page whose visit has begun is a further one, and not that visit's.
 
         It does if the page is in `requested`, or if the page's callback or errback yields the request: by
         `finder`, by `mark` (see `is_of_page`), or as the visit failed and no finder is known.

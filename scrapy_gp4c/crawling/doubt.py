@@ -23,7 +23,7 @@ LEAST: Final = 0.1
 """Least share of a copy's words that an answer has without doubt."""
 MIN_SHARING_PAGES: Final = 3
 SHARING: Final = 0.1
-"""Share of a site's visited pages with one text from which on that text is doubtful."""
+"""Least share of a site's visited pages with one new text, for that text to be doubtful."""
 TEMPORARY: Final = (302, 303, 307)
 MAX_SHARING: Final = 10_000
 """Most texts and URLs of changed pages that are remembered: those of a block come soon after one another."""
@@ -38,11 +38,11 @@ TWICE_BITS: Final = 3
 MAX_CHANGED: Final = 50
 """Number of a site's last changed pages that a new text is compared with."""
 MIN_NEAR_PAGES: Final = 4
-"""Fewest pages whose near texts are doubtful, if they are two thirds of the changed pages, too."""
+"""Fewest pages with near texts that are doubtful; two thirds of the changed pages must have them, too."""
 LOST: Final = 0.8
 """Share of a copy's words below which a text is doubtful if two thirds of the visited pages lost as much."""
 MAX_MARKED_WORDS: Final = 300
-"""Words from which on one of `MARKS` proves nothing: long pages write about challenges."""
+"""Answers with fewer words are doubtful if they have one of `MARKS`; long ones may write about it."""
 UNLIKE_BITS: Final = 14
 """Bits in which SimHashes of unlike texts differ: 16 of 32 in the mean, 10 where a third of a text stays."""
 MARKS: Final = {

@@ -76,8 +76,8 @@ class PageTask:
     previous_text: str | None = None
     """Text of the copy that was delivered last, from the archive."""
     delivered: tuple[str, int | None] | None = None
-    """For a page whose copy was not delivered to the spider: the outcome that the callback is to see, and the
-    fingerprint of the copy delivered last, which decides that outcome if it is not None."""
+    """Of an undelivered page: outcome for its callback, and fingerprint of the copy delivered last; unless
+    that is None, a comparison with it makes the outcome."""
     needs_callback: bool = False
     """Whether the callback is to run though the page did not change."""
     follows: bool = False

@@ -381,7 +381,7 @@ class LiveEvidence:
     def _block(
         self, pages: Pages, columns: Columns, ids: slice | Array, rows: slice | npt.NDArray[np.intp]
     ) -> Block:
-        """Return the block of `pages`, the `rows` of `columns`, whose rows are the pages `ids`."""
+        """Return the block of `pages`, at `rows` of `columns`; ``ids``: page of each row of `columns`."""
         known, draws = self._neighbourhood.columns(columns, ids), draws_of(columns["key"], self._salt)
         state = RoundState(known, rows, self._related, draws)
         return Block(

@@ -33,12 +33,12 @@ _NAMING: Final = re.compile(
 _HREF: Final = re.compile(rb"""\b(?:href|content)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
 _CANONICAL_HEADER: Final = re.compile(rb'<([^<>]*)>[^<>,]*;\s*rel\s*=\s*"?canonical\b', re.IGNORECASE)
 REPEATING: Final = 0.8
-"""Share of a scope's new pages that repeat texts of others from which on it is a trap, see `Scope`."""
+"""Least share of a scope's (`Scope`) new pages that repeat texts of others, for it to be a trap."""
 MIN_REPEATS: Final = 30
-"""Fewest repeating pages, in at least `MIN_CYCLES` cycles, by which a scope is a trap."""
+"""Fewest repeating pages, in at least `MIN_CYCLES` cycles, for a scope to be a trap."""
 MIN_CYCLES: Final = 3
 MANY_REPEATS: Final = 200
-"""Repeating pages in one cycle from which on a scope is a trap at once."""
+"""Fewest repeating pages in one cycle for a scope to be a trap at once."""
 MIN_NEW_PAGES: Final = 5
 """Fewest new pages of a trap in a cycle by which it may prove to be none any more."""
 UNREAD: Final = 20
@@ -46,7 +46,7 @@ UNREAD: Final = 20
 READ: Final = 30
 """Number of the form's next pages, whose texts are compared without their numbers."""
 ALIKE: Final = 0.6
-"""Share of compared pages with alike texts from which on there is a warning; calendars name months."""
+"""Least share of compared pages with alike texts for a warning; calendars' texts name months."""
 MAX_NAMED: Final = 20
 """Most words of a URL, its last ones, that are left out of a text before it is compared."""
 MIN_COMBINATIONS: Final = 16

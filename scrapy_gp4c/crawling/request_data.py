@@ -16,7 +16,7 @@ logger = foreign_safe_logger(__name__)
 MAX_VARYING: Final = 20
 """Most names of varying data that are remembered."""
 MIN_STEADY: Final = 5
-"""Number of times that data had the value of the run before, from which on it counts as steady."""
+"""Fewest times that data had the value of the run before, for it to count as steady."""
 MAX_REMEMBERED: Final = 100_000
 """Most pages with new data, and most shared objects, that are remembered."""
 _OPTIONS: Final = (

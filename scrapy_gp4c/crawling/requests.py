@@ -494,7 +494,7 @@ class PageFingerprinter(RequestFingerprinter):
 
 
 class Rebuilder:
-    """Turns a spider's requests into stored ones, without secrets, and back, with those of today."""
+    """Turns a spider's requests into stored ones without secrets, and back, with its present secrets."""
 
     def __init__(self, crawler: Crawler, spider: Spider, credentials: Credentials) -> None:
         """Take the crawler, whose fingerprinter makes page keys, and whose middlewares may add secrets."""

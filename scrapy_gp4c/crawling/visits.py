@@ -103,7 +103,7 @@ MAX_TWIN_WAITS: Final = 8
 MIN_TWIN_VISITS: Final = 2
 """Fewest compared visits of each of two URLs that may be one page."""
 MIN_RETURNS: Final = 2
-"""Times that a page came back to its text before the last change from which on it counts as alternating."""
+"""Fewest returns of a page to its text before the last change, for it to count as alternating."""
 CUT_OFF: Final = "dataloss"
 """Flag of a body that lacks its end; ``partial`` only means that no length was sent (RFC 9112, 6.3)."""
 

@@ -18,7 +18,7 @@ Changes = dict[str, Any]
 _OF_PROCESS: Final = frozenset(("crawler", "settings", "name"))
 _ABSENT: Final = object()
 LARGE_BYTES: Final = 100_000
-"""Pickled size of an attribute from which on the owner applies its changes, and reports none itself."""
+"""Largest pickled size of an attribute whose changes in the owner are reported to fetchers."""
 MAX_CHANGES: Final = 10_000
 """Most changes kept for a fetcher that does not call: after more, it is sent all attributes."""
 PAUSE: Final = 20
