@@ -324,7 +324,7 @@ MAX_BYTES_AT_ONCE: Final = 2**21
 MAX_DECODED_BYTES: Final = 2**26
 """Unpacked size up to which a body is checked for its end: a larger one may be a bomb."""
 MAX_MEMBERS: Final = 100
-"""Number of gzip members or zstd frames up to which a body is checked: each costs a copy of the rest."""
+"""Most gzip members or zstd frames of a body that are checked: each costs a copy of the rest."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 

@@ -269,7 +269,7 @@ class _Collector:
 
 
 def seconds_of(text: str) -> float:
-    """Return the time that a date in a sitemap or feed means, s since 1970; NaN for a text that is no date.
+    """Return the time of a date in a sitemap or feed, s since 1970; NaN for another text.
 
     ISO 8601 as W3C restricts it, or a date as in mails; without a zone UTC. A month or a day stands for its
     end, because a page that changed in it may have done so after a visit in it.
@@ -286,7 +286,7 @@ def seconds_of(text: str) -> float:
 
 
 def mail_seconds_of(text: str) -> float:
-    """Return the time of a date as in mails and headers (RFC 9110, 5.6.7), s since 1970; NaN for no date."""
+    """Return the time of a date in a mail or header (RFC 9110, 5.6.7), s since 1970, or NaN."""
     try:
         return _seconds(parsedate_to_datetime(text))
     except (ValueError, OverflowError, TypeError, IndexError):

@@ -553,7 +553,7 @@ class Patience:
         return host not in self.left_alone and self.good[host] > self._refused[host]
 
     def note(self, host: str, until_s: float | None, good: int | None = None) -> bool:
-        """Note an answer of `host`; True where it is the refusal by which the host is left alone from now on.
+        """Note an answer of `host`; returns whether the host is left alone from now on because of it.
 
         ``until_s``: None for a good answer, else until when the host wants no request, s since 1970, or 0.
         ``good``: number of good answers before a refusal noted late, which is in no row if more came since.

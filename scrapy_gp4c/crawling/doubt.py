@@ -40,11 +40,11 @@ MAX_CHANGED: Final = 50
 MIN_NEAR_PAGES: Final = 4
 """Fewest pages with near texts that are doubtful; two thirds of the changed pages must have them, too."""
 LOST: Final = 0.8
-"""Share of a copy's words below which a text is doubtful if two thirds of the visited pages lost as much."""
+"""Share of a copy's words: a text with less is doubtful if two thirds of the visited pages have less."""
 MAX_MARKED_WORDS: Final = 300
 """Answers with fewer words are doubtful if they have one of `MARKS`; long ones may write about it."""
 UNLIKE_BITS: Final = 14
-"""Bits in which SimHashes of unlike texts differ: 16 of 32 in the mean, 10 where a third of a text stays."""
+"""Fewest bits of 32 in which unlike texts' SimHashes differ: 16 in the mean, 10 if they share a third."""
 MARKS: Final = {
     b"/.within.website/x/cmd/anubis/": "Anubis: its StaticPath, in github.com/TecharoHQ/anubis",
     b"_cf_chl_opt": "Cloudflare: its managed challenge, in github.com/microlinkhq/is-antibot",
@@ -98,7 +98,7 @@ class AnswerFeatures(NamedTuple):
     is_other_language: bool = False
     """Whether it names another language than the copy did."""
     is_of_another: bool = False
-    """Whether it is a long text that another page of the site has, and no other page had this page's copy."""
+    """Whether it is a long text of another page of the site, and no other page had this page's copy."""
     lacks_end: bool = False
     """Whether the end of the HTML and some of the copy's words are missing, and the copy had its end."""
     is_marked: bool = False
@@ -108,7 +108,7 @@ class AnswerFeatures(NamedTuple):
     is_near: bool = False
     """Whether many pages of the site have nearly the same new text, and their copies were far apart."""
     is_halved: bool = False
-    """Whether it has less than half of its copy's words, or has them twice, as many pages of the site have.
+    """Whether it has less than half of the copy's words, or all twice, as many pages of the site have.
 
     Also if most visited pages lost a fifth of their words, or if the answer before was doubtful, too."""
     is_alternating: bool = False

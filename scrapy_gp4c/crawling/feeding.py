@@ -38,7 +38,7 @@ MAX_WAITING: Final = 250_000
 
 
 class Frontier:
-    """Pages of a plan that are not queued yet; a window per host limits how many of its pages are queued."""
+    """Pages of a plan that are not queued yet; each host's window limits its queued pages."""
 
     def __init__(
         self, pages: Iterable[int], read: Callable[[Sequence[int]], list[StoredRequest]], window: int

@@ -51,7 +51,7 @@ _MAX_AGE: Final = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,12})", re.IGNOR
 _HINTING_HEADERS: Final = frozenset({b"Last-Modified", b"Cache-Control", b"Expires"})  # as Scrapy spells them
 _AT_ONCE: Final = re.compile(r"(?:^|[,\s])no-(?:cache|store)\b", re.IGNORECASE)
 SMALL_BYTES: Final = 32_768
-"""Size up to which a sitemap or feed is read in the reactor, in a few ms; packed ones never are."""
+"""Largest size of an unpacked sitemap or feed that is read in the reactor: it takes a few ms."""
 SLICE: Final = 2_000
 """Number of URLs whose pages are looked up in one turn of the reactor."""
 

@@ -160,7 +160,7 @@ def _sites_alive(known: KnownPages, gone_after: int) -> Array:
 
 
 def note_recovery(store: Store, left_alone: Collection[str]) -> None:
-    """Let failing pages of sites that are back from an outage be due at once; call before a cycle is closed.
+    """Let failing pages of sites that are back from an outage be due; call before a cycle's close.
 
     A site was out if the cycle before left it alone, or if all its pages ever visited had failed, or most of
     those with a copy, as where only the home page answers. It is back if a page answers in this cycle, which

@@ -24,7 +24,7 @@ from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import CycleRecord, PromiseCounts, StoredRequest
 
 TOLERANCE: Final = 0.01
-"""Share of a span of time by which a visit may come early or late: cycles do not start to the second."""
+"""Share of a span by which a visit may come early or late: cycles do not start to the second."""
 INTERVALS: Final = 5
 """Number of last intervals whose median counts as the time between two cycles."""
 

@@ -68,7 +68,7 @@ _TOKENS: Final = re.compile(
 SAMPLE: Final = 64
 """Most hashes of URLs without a part that are kept for this part, see `UrlParts`."""
 MIN_VARIANTS: Final = 3
-"""Fewest new pages that differ from known ones in a URL part alone, for the part to be in a warning."""
+"""Fewest new pages that differ from known ones in a URL part alone, for a warning of it."""
 MAX_PARTS: Final = 20
 MAX_PARAMETERS: Final = 8
 MAX_SCOPES: Final = 200
@@ -306,7 +306,7 @@ class Repeats:
         return next((one for one in scopes_of(url) if one in self._taken), None) if self._taken else None
 
     def takes(self, url: str, finder_url: str = "") -> bool:
-        """Count a new page; returns False if it is in a trap that had its cap of new pages in this cycle."""
+        """Count a new page; returns False if its trap has had its cap of new pages in this cycle."""
         self.parts.note(url, finder_url)
         if (trap := self.trap_of(url)) is None:
             return True

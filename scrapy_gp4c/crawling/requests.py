@@ -56,7 +56,7 @@ WISHES: Final = frozenset(META_KEYS)
 SHARED: Final = "gp4c_shared"
 """Key in ``Request.meta`` of fetchers' requests: field and name of an object in it -> its identity."""
 PASSED: Final = "passed"
-"""Mark of a request in flight that is no visit, nor are its redirects and retries (a GET after a POST)."""
+"""Mark of a request in flight that is no visit, and of its redirects (a GET after a POST) and retries."""
 UNKNOWN_FINDER: Final = 0
 HOOK: Final = "gp4c_request"
 """Method of a spider that adds to planned requests what the store does not keep: ``(request) -> request``."""
@@ -528,7 +528,7 @@ class Rebuilder:
         return np.array([self._plain_key(url) or self._url_key(url) for url in urls], np.uint64)
 
     def _plain_key(self, url: str) -> int | None:
-        """Return the key of a GET of a URL without building a request; None for a URL that is not plain."""
+        """Return the key of a GET of a plain URL without building a request; None for another URL."""
         is_plain = self._hashes_plain and _is_plain(url)
         return page_key(_plain_fingerprint(url)) if is_plain else None
 

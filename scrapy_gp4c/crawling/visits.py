@@ -634,7 +634,7 @@ class Visit:
             logger.warning("%s", warning)
 
     def _note_refusal(self, until_s: float | None) -> None:
-        """Count an answer of the site as good or as a refusal; warn when the site is left alone from now on.
+        """Count an answer of the site as good or as a refusal; warn if the site is left alone by it.
 
         ``until_s``: as in `Patience.note`: None for a good answer. A refusal that has an errback is counted
         later, as the errback may ask for the page again.
@@ -790,7 +790,7 @@ def is_rebased(notes: bytes | None, rule: PageRule) -> bool:
 def known_judgement(
     request: Request, watched: ComparedPart, copy: KnownCopy, texts: SharedTexts
 ) -> Judgement | None:
-    """Return the judgement of a body that is byte by byte the copy's, so that it is not read; else None.
+    """Return the judgement of a body that is byte by byte the copy's, without reading it; else None.
 
     ``request``: as it was sent last; ``watched``: compared part; ``texts``: of pages compared before.
     """

@@ -579,7 +579,6 @@ class Fleet:
             self._to_reactor(self._process_reply, state, reply)
 
     def _note_silent_worker(self, address: str) -> None:
-        """Note a worker that does not answer and has never done so."""
         if all(state.address != address for state in self._fetchers.values()):
             state = FetcherState(address, address, address.rpartition("/")[2], "silent")
             self._fetchers[address] = state

@@ -131,7 +131,7 @@ class OwnersState(SpiderState):
         return [change for maker, change in news if maker != identity]
 
     def forget(self, identity: str) -> None:
-        """Treat a fetcher as new from now on: it is gone, or may not have got the changes sent to it."""
+        """Treat a fetcher as new from now on: it is gone, or may have missed changes."""
         self._sent.pop(identity, None)
 
 
