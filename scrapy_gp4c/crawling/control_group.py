@@ -201,7 +201,7 @@ def panel_visits(
 
 
 class LeaveOneOut:
-    """Columns of related pages for shadows in a round; each as if its own page had no visit.
+    """Columns of related pages for shadows in a round; each as if its own page were an ordinary one.
 
     A shadow is a page of the control group, ranked as if it were none.
     """

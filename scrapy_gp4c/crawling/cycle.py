@@ -699,7 +699,7 @@ class Cycle:
         """Archive of texts, if there is one; whoever opens it closes it."""
         self.patience = Patience(self.record.get("left_alone", {}))
         self.refusals: list[Refusal] = []
-        """Doubtful answers whose callbacks may still ask for the page again."""
+        """Doubtful answers and failures after which the page may still be requested again."""
         self.repeats = Repeats(store, settings.trap_pages)
         self.chosen_left_out = 0
         """Number of visits that the policy chose and that are left out, as where a site is left alone."""
@@ -1185,7 +1185,7 @@ class Cycle:
     def _note_items(self, held: HeldVisit) -> None:
         """Store the checksum of the items of a delivered visit, and whether its callback is to run again.
 
-        It is, once, after an unchanged visit too, if a file of its items could not be downloaded.
+        It runs once more, even after an unchanged visit, if a file of its items could not be downloaded.
         """
         page = held.claim.page
         stored, packed = self.store.request(page), self.store.copy_notes(page)

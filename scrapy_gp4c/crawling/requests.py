@@ -577,7 +577,7 @@ class Rebuilder:
     def build(self, stored: StoredRequest, varying: Set[str] = frozenset()) -> tuple[Request, list[str]]:
         """Return the request of a planned visit, and names of secrets and values that it still lacks.
 
-        ``varying``: names of data that differ from run to run; with `JAR`, a session's cookies are lacking.
+        ``varying``: names of data that differ from run to run; with `JAR`, a session lacks its cookies.
         Raises what `from_stored` and the spider's method `HOOK` do.
         """
         request = self._by_hook(from_stored(stored, self.spider))
