@@ -5,11 +5,14 @@ import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+from scrapy import Spider
+from scrapy.crawler import Crawler
 from scrapy.settings import BaseSettings, get_settings_priority
 from scrapy.utils.misc import load_object
 
+from scrapy_gp4c.crawling.scrapy_internals import is_command
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.middleware import (
@@ -83,6 +86,14 @@ class Addon:
     What the project or another add-on has set as SCHEDULER, REQUEST_FINGERPRINTER_CLASS or middleware stays.
     """
 
+    _spider_class: type[Spider] = Spider
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        self = cls()
+        self._spider_class = crawler.spidercls
+        return self
+
     def update_settings(self, settings: BaseSettings) -> None:
         """Set what a crawl needs, at add-on priority; raises SettingsError for a wrong ``GP4C_*`` setting."""
         try:
@@ -101,7 +112,7 @@ class Addon:
             for middleware, position in middlewares.items():
                 settings.setdefault_in_component_priority_dict(name, middleware, position)
         replace_builtin(settings)
-        if loaded.fetchers is not None:
+        if loaded.fetchers is not None and not is_command(self._spider_class, settings):
             delegate_downloads(settings, has_pipelines=loaded.items_at == "fetchers")
 
 

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 from time import monotonic
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from scrapy import Request, Spider, signals, version_info
 from scrapy.core.scheduler import Scheduler
@@ -14,7 +14,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_gp4c.crawling.run import Run, freeze_gc, open_run
-from scrapy_gp4c.crawling.scrapy_internals import is_shell, queued_slots, wake
+from scrapy_gp4c.crawling.scrapy_internals import is_command, is_shell, queued_slots, wake
 from scrapy_gp4c.crawling.store_owner import fail_exit_code
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
@@ -67,7 +67,7 @@ class RecrawlScheduler(Scheduler):
             logger.warning(QUEUE_IS_TORN, self.dqdir, error, extra={"spider": spider})
             self.dqdir = None
             deferred = super().open(spider)
-        if not is_crawl(spider, self.crawler):
+        if is_shell(self.crawler) or is_command(type(spider), self.crawler.settings):
             return deferred
         self._tick_call = create_looping_call(self._tick)
         try:
@@ -219,12 +219,6 @@ class RecrawlScheduler(Scheduler):
     def _give_up_disk_queue(self) -> None:
         self.dqs = None
         self._has_lost_requests = True
-
-
-def is_crawl(spider: Spider, crawler: Crawler) -> bool:
-    """Whether this is a crawl, and not `scrapy shell`, `fetch`, `parse` or `check`, which get no plan."""
-    start: Any = type(spider).start
-    return not (is_shell(crawler) or start.__module__.startswith("scrapy.commands."))
 
 
 def refuse(crawler: Crawler, error: Gp4cError) -> None:

@@ -181,7 +181,7 @@ def test_hostile_score_functions_are_one_short_error(expression: str, in_file: b
 
 @pytest.mark.slow
 async def test_shell_fetch_and_parse_fetch_only_what_was_asked(project: Path, site: Site) -> None:
-    """With a plan waiting in the store, other commands leave it alone and open no store."""
+    """With a plan waiting in the store, other commands need neither store nor fetchers."""
     site.pages = {f"/{number}": html("a page of the plan") for number in range(10)}
     path = project / ".scrapy" / "gp4c" / "quiet"
     with Store(path) as store:
@@ -195,7 +195,7 @@ async def test_shell_fetch_and_parse_fetch_only_what_was_asked(project: Path, si
         ("parse", "--spider=quiet", url),
     ):
         site.log.clear()
-        process = begin(project, *command)
+        process = begin(project, *command, "-s", "GP4C_FETCHERS=2")
         code, output = await threads.deferToThread(end, process)
         assert code == 0, output
         assert "http://127.0.0.1" in output or "a page of the plan" in output

@@ -7,12 +7,13 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
-from scrapy import Request
+from scrapy import Request, Spider
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler, CrawlerRunnerBase
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.http import Response
 from scrapy.pqueues import DownloaderAwarePriorityQueue
+from scrapy.settings import BaseSettings, get_settings_priority
 from scrapy.utils.asyncio import is_asyncio_available
 from twisted.internet.threads import deferToThread
 
@@ -29,6 +30,16 @@ def is_shell(crawler: Crawler) -> bool:
     """Whether the engine stays open without requests, as in `scrapy shell`; no setting says so."""
     slot = _engine_slot(crawler)
     return slot is not None and not slot.close_if_idle
+
+
+def is_command(spider_class: type[Spider], settings: BaseSettings) -> bool:
+    """Whether `scrapy shell`, `fetch`, `parse`, `check` or `bench` runs, and no crawl.
+
+    A shell sets two defaults, and the others have set the spider's start.
+    """
+    priorities = {settings.getpriority(name) for name in ("DUPEFILTER_CLASS", "LOGSTATS_INTERVAL")}
+    start: Any = spider_class.start
+    return get_settings_priority("command") in priorities or start.__module__.startswith("scrapy.commands.")
 
 
 class CrawlCall(NamedTuple):

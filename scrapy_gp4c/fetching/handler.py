@@ -106,8 +106,7 @@ class FetcherHandler(BaseDownloadHandler):
         run = run_of(self.crawler)
         if run is None:
             raise FetcherError(
-                "GP4C_FETCHERS is for crawls that plan: add -s GP4C_FETCHERS=None for "
-                "scrapy shell, fetch or parse"
+                "GP4C_FETCHERS is for crawls that plan: add -s GP4C_FETCHERS=None for scrapy shell"
             )
         self._fleet = self._fleet or self._start(run)
         deferred: Deferred[PageResult] = Deferred()
