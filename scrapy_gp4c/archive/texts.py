@@ -113,7 +113,7 @@ class Texts:
     # --- reading
 
     def frame(self, key: int, cycle: int, latest: int) -> bytes | None:
-        """Return a version's compressed text by its first cycle and last fingerprint (`latest`), or None."""
+        """Return a version's compressed text by page `key`, first cycle and last fingerprint, or None."""
         with FILE.translated(self.path):
             row = self._connection.execute(
                 "SELECT text FROM texts WHERE key = ? AND cycle = ? AND latest = ?",
@@ -321,7 +321,7 @@ class Training:
 
 
 def train(samples: Sequence[bytes]) -> bytes | None:
-    """Return a dictionary for texts like these, None if they have too little in common."""
+    """Return a dictionary for texts like `samples`; None if they have too little in common."""
     size = min(DICTIONARY_BYTES, sum(map(len, samples)) // 8)
     try:
         trained: bytes = zstandard.train_dictionary(size, list(samples), k=200, d=8).as_bytes()

@@ -62,7 +62,6 @@ class Weighed(NamedTuple):
 
 
 def _import(project: Project, options: Namespace) -> None:
-    """Import the file; raises ImportFileError with the number of the line that cannot be imported."""
     name = options.file
     first = next(content_lines(name), (0, ""))[1]
     if first.startswith("#") or first.count("\t") > 1:

@@ -20,7 +20,6 @@ from scrapy_gp4c.store.records import CycleRecord
 
 
 def _feed(project: Project, options: Namespace) -> None:
-    """Write the feed; raises SettingsError if feedgen is missing, ArchiveError if the archive is damaged."""
     name = project.spider_class.name
     with project.open_store() as store, open_texts(store) as texts:
         events = recent_events(store, project.settings, name, texts.diff)
@@ -38,7 +37,7 @@ FEED = Action(
 
 
 def _notify(project: Project, options: Namespace) -> None:
-    """Send. Raises SettingsError without receivers, NoticeError where one does not get its message."""
+    """Send what waits, or a test message; NoticeError where a receiver does not get its message."""
     settings, daily = project.settings, 0
     if not (settings.notify or settings.on_change):
         raise SettingsError("there is no receiver: set GP4C_NOTIFY or GP4C_ON_CHANGE")
@@ -73,7 +72,6 @@ NOTIFY = Action(
 
 
 def _metrics(project: Project, options: Namespace) -> None:
-    """Print the metrics. Raises SettingsError where prometheus-client is missing."""
     with project.open_store() as store:
         finished = [record for record in store.cycles() if record["cycle"] <= store.last_cycle]
         record: CycleRecord = finished[-1] if finished else {}

@@ -67,7 +67,7 @@ def _row(page: Page) -> tuple[str, ...]:
 
 
 def _gained(block: Columns, sort: str) -> Floats | None:
-    """Search quality that visits gain, in ppm per cycle; None, or QueryLogError, if it is not measured."""
+    """Search quality gained by visits, ppm per cycle; not measured: None, or QueryLogError to sort by it."""
     columns, formula, _ = refresh_value.TERMINALS["dq_rate"]
     if block.keys() >= set(columns):
         return np.asarray(formula(block, 0))
@@ -151,7 +151,6 @@ class Search:
 
 
 def _search(project: Project, options: Namespace) -> Search:
-    """Search the index; raises SearchIndexError if there is none, QueryLogError for a query without words."""
     with project.open_store() as store:
         answer = search(store.path / SEARCH_INDEX, options.query, SCORING, options.top)
         requests = store.requests([hit.page for hit in answer.hits])

@@ -79,7 +79,6 @@ BACKUP = Action(
 
 
 def _restore(project: Project, options: Namespace) -> None:
-    """Restore the store, and print what is lost, if anything, and where the replaced file is kept."""
     backup = options.backup or (None if options.from_damaged else project.settings.backup)
     if (backup is None) != options.from_damaged:
         raise StoreError(

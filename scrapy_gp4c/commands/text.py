@@ -56,7 +56,6 @@ class ComparedText:
 
 
 def _run(project: Project, options: Namespace) -> ComparedText:
-    """Fetch the page, and return which of its text is compared; raises FetchError."""
     return compare(project, _fetch(project, options.url))
 
 

@@ -268,7 +268,6 @@ def _waiting(project: Project, pages: KnownPages, page: int, cycle: int, cut: fl
 
 
 def _run(project: Project, options: Namespace) -> Why:
-    """Explain the page in `options`; raises UnknownPageError, which names the nearest known URLs."""
     with project.open_store() as store:
         return explain(project, store, find_page(project, store, options.url))
 

@@ -414,7 +414,7 @@ def has_parts(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...
 
 
 def cut_body(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]) -> CutBody | None:
-    """Return the compared part of HTML or XML by XPaths; None: all of it is compared."""
+    """Return the compared part of HTML or XML by XPaths of a page rule; None: all of it is compared."""
     assert isinstance(response, TextResponse)
     source = source_of(response, MAX_SOURCE_BYTES).encode("utf-8", "replace")
     if is_too_deep(source):

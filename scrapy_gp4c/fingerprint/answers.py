@@ -101,7 +101,7 @@ def html_source(response: HtmlResponse) -> str:
 
 
 def page_text(response: Response, root: str | None = None) -> str:
-    """Return the compared text of a response; "" if it is compared by its bytes."""
+    """Return the compared text of a response (`root` as for `answer`); "" if its bytes are compared."""
     return answer(response, root).content.text
 
 

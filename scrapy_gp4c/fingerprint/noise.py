@@ -184,7 +184,7 @@ def blocks_of(html: str) -> list[TextNode]:
     """Return the text nodes of the compared part of a page; ``[]`` if they lack some of the compared text."""
     roots, data, compared = compared_parts(html)
     tree = _Tree(roots)
-    parts = _parts(tree)
+    parts = _positions(tree)
     nodes = [(at, text.strip()) for at, text in enumerate(tree.texts) if text]
     pieces = compared_pieces(SEPARATOR.join(text for _, text in nodes))
     if len(pieces) != len(nodes):  # a text holds one of the signs itself
@@ -230,8 +230,8 @@ def _is_time(value: str) -> bool:
     return re.fullmatch(r'"20\d\d(?: - |-)?\d\d(?: - |-)?\d\d[ T:\d.+Z-]*"', value) is not None
 
 
-def _parts(tree: _Tree) -> list[int]:
-    """Return each node's `TextNode.position`, a hash that identifies its part; 0: it may be no clock."""
+def _positions(tree: _Tree) -> list[int]:
+    """Return the `TextNode.position` of each node of a tree; 0: it may be no clock."""
     parts = [0] * len(tree.tags)
     numbers: Counter[int] = Counter()
     topics = (tree.text(at) for at, tag in enumerate(tree.tags) if tag in ("title", "h1"))

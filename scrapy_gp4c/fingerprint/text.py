@@ -370,7 +370,6 @@ class _Markup(NamedTuple):
     source: bytes
     lower: bytes
     tags: frozenset[str]
-    """Names of the page's elements."""
     attributes: frozenset[bytes]
     """Those of `_ATTRIBUTES` that occur on the page, perhaps only in texts."""
 
@@ -613,7 +612,7 @@ def _document(source: bytes, markup: _Markup) -> LexborNode | None:
             tag = node.tag
             if (
                 (tag == "iframe" or tag not in _TEXTLESS)
-                and (said := _said(node))
+                and (said := _words_besides_text(node))
                 and node.parent is not None
             ):
                 node.insert_before(f" {said} ")
@@ -628,7 +627,7 @@ def _find(selectors: Iterable[str], root: LexborNode) -> list[LexborNode]:
     return _SELECTOR.find(selector, root) if selector else []
 
 
-def _said(node: LexborNode) -> str:
+def _words_besides_text(node: LexborNode) -> str:
     """Return words that an element shows or says besides its text: of ``alt``, ``value``, icons, files."""
     tag, attributes = node.tag, node.attributes
     if tag == "iframe":
@@ -707,7 +706,7 @@ def _icon_name(icon: LexborNode) -> str:
 
 
 def _target(href: str, text: str, is_download: bool = False) -> str:
-    """Return the file, mail address or phone number of a link; "" if its text has it, or it is a page."""
+    """Return the file, mail address or phone number that a link's text lacks; "" for links to pages."""
     scheme, _, address = href.partition(":")
     if "//wa.me/" in href:
         scheme, address = "tel", href.partition("//wa.me/")[2]
@@ -739,9 +738,9 @@ def _names_day(text: str) -> bool:
 
 
 def _is_moment(node: LexborNode, naming: "_Naming") -> bool:
-    """Whether an element is a clock: its name says time, and its text is just one ("2h", "10.11.26").
+    """Whether an element is a clock: its name says time, and its text is only a time ("2h", "10.11.26").
 
-    A date that is a statement of the page is none: the sign `DATED` is put before it.
+    The sign `DATED` is put before a date that is a statement of the page, and so no clock.
     """
     tag, attributes = node.tag, node.attributes
     if tag in ("html", "body", "td", "th", "dd") or node.parent is None:
@@ -961,8 +960,7 @@ def _is_ad_label(label: str) -> bool:
 def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> Iterator[LeftOut]:
     """Remove lists of other pages under a heading, and advertisements under a label; yields their texts.
 
-    No class names these, only a text such as "Advertisement" that is all of its element. Times that stand
-    alone are marked as clocks.
+    A label is an element's whole text. A time that is an element's whole text is marked as a clock.
     """
     topics = _topics(document)
     labels: list[tuple[str, LexborNode]] = []
@@ -1279,7 +1277,7 @@ def _ancestors(node: LexborNode) -> Iterator[LexborNode]:
 
 
 def _siblings(node: LexborNode, directions: Iterable[str] = ("prev", "next")) -> Iterator[LexborNode]:
-    """Yield the other children of a node's parent, texts included, before ("prev") and after it."""
+    """Yield the other children of a node's parent, texts included; ``directions``: "prev", "next" or both."""
     for direction in directions:
         one = getattr(node, direction)
         while one is not None:

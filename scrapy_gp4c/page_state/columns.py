@@ -269,7 +269,6 @@ class _Field(NamedTuple):
     """Position of a column in a packed block."""
 
     dtype: str
-    """Dtype of the numbers in the block."""
     offset: int
     step: int
     """Bytes from one page to the next; 0: all pages have the same number."""
@@ -280,8 +279,7 @@ class _Layout(NamedTuple):
     pages: int
     fields: tuple[_Field, ...]
     """One for each column, in the order of `COLUMNS`."""
-    size: int
-    """Bytes of the block."""
+    size_bytes: int
 
 
 @lru_cache(maxsize=4096)
@@ -304,8 +302,8 @@ def _layout(head: bytes) -> _Layout:
 
 def _layout_of(block: bytes | memoryview) -> _Layout:
     layout = _layout(bytes(block[: HEAD.size]))
-    if len(block) != layout.size:
-        raise ValueError(f"expected a block of {layout.size} bytes; found {len(block)}")
+    if len(block) != layout.size_bytes:
+        raise ValueError(f"expected a block of {layout.size_bytes} bytes; found {len(block)}")
     return layout
 
 
@@ -339,7 +337,7 @@ def page_count(block: bytes | memoryview) -> int:
 
 
 def _numbers(block: bytes | memoryview, layout: _Layout, name: str) -> Array:
-    """View of a column in a packed block: one number where all pages have the same."""
+    """View of column `name` in a packed block: one number where all pages have the same."""
     field = layout.fields[_PLACES[name]]
     return np.frombuffer(block, field.dtype, layout.pages if field.step else 1, field.offset)
 

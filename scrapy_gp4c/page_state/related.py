@@ -47,7 +47,7 @@ def shrunk(group: Sums, above: Floats) -> Floats:
 
 
 def near(directory: Sums, site: Sums, crawl: Sums) -> Floats:
-    """Column ``near``: share of the visits to directories that found changes, `shrunk` twice."""
+    """Column ``near``: share of visits to directories that found changes, `shrunk` to site and crawl."""
     return shrunk(directory, shrunk(site, share(*crawl)))
 
 
@@ -279,7 +279,7 @@ class Related:
         return Sums(*self._sums(("changes", "visits"), [self._recent.now], level))
 
     def _clusters(self, including_now: bool) -> Floats:
-        """Share of changes by cluster, ``[C + 1]``: ``cluster_now``, or ``cluster_recent``.
+        """Share of changes by cluster, ``[C + 1]``: ``cluster_now`` if `including_now`, or `cluster_recent`.
 
         The last entry is for pages in no cluster.
         """

@@ -218,7 +218,7 @@ class Rounds:
 
 
 def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:
-    """Choose `wanted` random candidates: one of each group, then a second, ...; ungrouped pages last."""
+    """Choose `wanted` random candidates: one of each group of `level`, then a second, ...; ungrouped last."""
     members = first_members(evidence, evidence.grouping(level), wanted)
     size = np.diff(members.begin)
     layer = np.arange(len(members.pages)) - np.repeat(members.begin[:-1], size)

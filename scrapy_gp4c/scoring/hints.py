@@ -81,9 +81,9 @@ def is_claimed(state: Mapping[str, Array], kind: int, cycle: int) -> npt.NDArray
 def claim(state: MutableMapping[str, Array], rows: Array, kinds: Array, values: Array) -> None:
     """Add claims to the columns `COLUMNS`, in place.
 
-    ``state``: these, ``first_cycle`` and ``last_cycle``, each ``[P]``; ``rows``: row of each claim's page,
-    ``[C]``; ``kinds``: positions in `KINDS`, ``[C]``; ``values``, ``[C]``: due cycles of claims of `CLAIMED`,
-    numbers of cycles of those of `SPANS`.
+    ``state``: `COLUMNS`, ``first_cycle`` and ``last_cycle``, each ``[P]``; ``rows``: row of each claim's
+    page, ``[C]``; ``kinds``: positions in `KINDS`, ``[C]``; ``values``, ``[C]``: due cycles of `CLAIMED`
+    claims, numbers of cycles of `SPANS` claims.
     """
     dated = kinds < len(CLAIMED)
     at, due, bit = rows[dated], values[dated], kinds[dated].astype(np.uint8)
@@ -204,7 +204,7 @@ def _base(counts: Floats, prior: Floats) -> Floats:
 
 
 def _shares(counts: Floats, prior: Floats) -> Floats:
-    """Smoothed shares as of `_base`, of visits without a claim [0] and with one [1]: ``[..., kinds, 2]``."""
+    """Smoothed shares as of `_base`, for visits without a claim [0] and with one [1]: ``[..., kinds, 2]``."""
     return np.asarray(
         (counts[..., 1] + PRIOR_VISITS * prior[..., None]) / (counts.sum(axis=-1) + PRIOR_VISITS)
     )

@@ -25,7 +25,7 @@ UNMEASURED_MS: Final = 1_000
 
 
 def flips(before: npt.NDArray[np.uint64], after: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """XOR of fingerprints, ``[P]``; 0 where either is 0, which stands for an unknown copy."""
+    """XOR of fingerprints `before` and `after` visits, ``[P]``; 0 where either is 0, that is unknown."""
     return np.where((before == 0) | (after == 0), np.uint64(0), before ^ after)
 
 

@@ -120,8 +120,7 @@ SLACK_ROWS: Final = 16_384
 FEW_ROWS: Final = 1_024
 """Most rows for which `np.lexsort` is the fastest."""
 LAST_DRAW: Final = np.uint64(2**64 - 1)
-_SIGN: Final = np.int64(-(2**63))
-"""The sign bit."""
+_SIGN_BIT: Final = np.int64(-(2**63))
 
 
 def best_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> npt.NDArray[np.int64]:
@@ -170,7 +169,7 @@ def _falling(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
     """Convert scores to unsigned numbers that sort in the opposite order, by the bits of IEEE 754."""
     bits = (0.0 - scores).view(np.int64)  # no minus 0
     turned = bits >> 63
-    turned |= _SIGN
+    turned |= _SIGN_BIT
     turned ^= bits
     return turned.view(np.uint64)
 

@@ -365,7 +365,7 @@ class SearchIndex:
     def _measure(
         self, pages: Sequence[int], old: Sequence[Counts | None], new: Sequence[Counts], cycle: int
     ) -> None:
-        """Add to the cycle's gains those of new texts over old ones, without pairs whose old one is None."""
+        """Add the gains of new texts over old ones to the cycle's; a page whose old text is None has none."""
         known = [(page, before, after) for page, before, after in zip(pages, old, new, strict=True) if before]
         if self._refit is None or not known:
             return

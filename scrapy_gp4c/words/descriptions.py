@@ -48,7 +48,7 @@ class Description(NamedTuple):
 
 
 def describe(text: str, links: list[str], images: int, size_bytes: int) -> Description:
-    """Return the description of a page by its text, `links` (URLs) of its main content, and two numbers."""
+    """Return the description of a page; ``links``: URLs in its main content; ``images``: their number."""
     # Times need no mask here, which would triple the time of an ASCII text.
     plain = text.lower() if text.isascii() else normalise(text)
     words = word_hashes(plain.encode("utf-8", "surrogatepass").translate(_WITHOUT_PUNCTUATION))

@@ -607,7 +607,7 @@ class _Masks:
         return _LISTING.match(self._text) is not None
 
     @cached_property
-    def _is_law(self) -> bool:
+    def _is_legal_page(self) -> bool:
         """Whether the page's title is that of terms or a privacy policy."""
         return _LAW.search(self._text[:_LONGEST_TITLE]) is not None
 
@@ -661,9 +661,9 @@ class _Masks:
                 done = end
         return "".join((*pieces, restored(done, len(short)))) if pieces else window
 
-    def _is_of_law(self, before: str, text: str) -> bool:
+    def _is_change_of_terms(self, before: str, text: str) -> bool:
         """Whether a date is that of the last change of the terms that the page is about."""
-        said = before[-_CONTEXT:] if self._is_law and _HAS_CLOCK.search(text) is None else ""
+        said = before[-_CONTEXT:] if self._is_legal_page and _HAS_CLOCK.search(text) is None else ""
         return CHANGED.search(said) is not None or said.rstrip(" :").endswith("stand")
 
     def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
@@ -672,7 +672,7 @@ class _Masks:
             before, match.string[match.end() : match.end() + 40], " ".join((text, *words))
         ):
             return False
-        if kind in _DATES and (self._is_listing or self._is_of_law(before, text)):
+        if kind in _DATES and (self._is_listing or self._is_change_of_terms(before, text)):
             return False
         if kind == "date":
             is_version = _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)

@@ -87,7 +87,7 @@ def drop_search_index(store_path: Path) -> None:
 
 
 def remove_leftovers(store_path: Path, purpose: str = IMPORT) -> None:
-    """Remove a killed process's work directory if it has only stores' files; the caller holds the lock."""
+    """Remove a killed process's work directory if it has only our files; the caller holds the lock."""
     work = _work(store_path, purpose)
     names = {name for _, _, files in os.walk(work) for name in files}
     if work.is_dir() and not names - OUR_FILES:

@@ -89,7 +89,7 @@ def renumbered(rows: Array, new_id: Array) -> Array:
 
 
 def renumber_finders(found_by: Array, new_id: Array) -> None:
-    """Renumber the column ``found_by`` (linking page + 1) in place; 0 where the linking page is forgotten."""
+    """Renumber the column ``found_by`` (linking page + 1) by `new_id`, in place; 0 for forgotten pages."""
     is_page = (found_by > 0) & (found_by < START)
     page = found_by[is_page].astype(np.int64) - 1
     known = page < len(new_id)

@@ -195,7 +195,7 @@ class Gains:
             GAINS.put(txn, self._tables.db, self._tables.last_cycle + 1, 0, gains)
 
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Yield (cycle, gains), dtype `GAIN`, for each finished cycle in the range that has any."""
+        """Yield (cycle, gains), dtype `GAIN`, for each finished cycle from `first` to `last` that has any."""
         for cycle, gains in self._tables.whole_cycles(GAINS, first, last):
             if len(gains):
                 yield cycle, gains

@@ -379,7 +379,7 @@ class _Rebuilder:
             self._dropped = self._last
 
     def _apply_open(self, state: Columns, pages: slice) -> None:
-        """Apply the visits of the open cycle to a lost block, if the cycle's unfinished fold had done so."""
+        """Apply the open cycle's visits to a lost block (`pages`), if its unfinished fold had done so."""
         for value in self._values["log"].values():
             visits = np.frombuffer(value, VISIT)
             of_pages = visits[

@@ -232,7 +232,7 @@ def url_of(request: Any) -> str:
 
 
 def keep_first_url(txn: Any, table: Table, page: int, known: bytes, request: bytes) -> None:
-    """Write a page's old URL to `table`, `first_urls`, if its new request is to another directory.
+    """Write a page's old URL to `table` (``first_urls``) if its new request is to another directory.
 
     ``known``, ``request``: old and new request in JSON. A URL in the table stays: it is the first one, whose
     directory the page stays in, because the sums of past visits cannot move.
@@ -748,7 +748,7 @@ class Tables:
     def whole_cycles(
         self, kind: CycleRows, first_cycle: int = 1, last_cycle: int | None = None
     ) -> Iterator[tuple[int, Array]]:
-        """Yield (cycle, all rows of the cycle) of a table, for each finished cycle that has rows."""
+        """Yield (cycle, all rows of the cycle) of table `kind`, for the finished cycles that have rows."""
         parts = self.rows_of_cycles(kind, first_cycle, last_cycle)
         for cycle, of_cycle in groupby(parts, lambda part: part[0]):
             yield cycle, np.concatenate([rows for _, rows in of_cycle])
@@ -803,7 +803,7 @@ class Tables:
         }
 
     def put_values(self, kind: PageColumns, pages: npt.NDArray[Any], values: Columns) -> None:
-        """Write optional columns `values`, ``[P]``, of merged pages; for a repeated page the last counts."""
+        """Write columns `values`, ``[P]``, of merged pages to table `kind`; a repeated page's last counts."""
         order = np.argsort(pages, kind="stable")
         number = pages[order] // self.block_rows
         for block in np.flatnonzero(np.bincount(number)).tolist():
