@@ -20,11 +20,10 @@ a process of its own, as those of a crawl that recurs are.
 import argparse
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,9 +31,11 @@ from benchmarks.common import (
     Answer,
     address_of,
     exit_code,
+    follow_links,
     in_fresh_process,
     machine,
     peak_mb,
+    peak_memory,
     printed,
     serve,
     verdict,
@@ -46,7 +47,6 @@ FIRST_COUNTED = 8
 NONE, DEEP, TURNING = "none", "deep", "turning"
 LINKS_OF_A_PAGE = {DEEP: 60, TURNING: 25}  # so that 22 cycles come to know 100,000
 DELAY_CYCLES, MEMORY_MB = 1.0, 32.0
-SAMPLED_EVERY_S = 0.1
 SETTINGS = {
     "ADDONS": {"scrapy_gp4c.Addon": 500},
     "GP4C_BUDGET": SITES * PAGES // 6,
@@ -89,41 +89,12 @@ class Web:
         return f"<html><body><p>{text}</p></body></html>"
 
 
-class Memory:
-    """Samples what of this process's resident memory is its own, from a thread."""
-
-    def __init__(self) -> None:
-        """Begin."""
-        self.own_mb = 0.0
-        threading.Thread(target=self._sample, daemon=True).start()
-
-    def _sample(self) -> None:
-        while True:
-            with Path("/proc/self/status").open() as status:
-                now_kb = next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
-            self.own_mb = max(self.own_mb, now_kb / 1024)
-            time.sleep(SAMPLED_EVERY_S)
-
-
 def crawl(starts: Sequence[str], folder: str) -> tuple[float, float]:
     """Crawl once; for a fresh process. Returns its peaks of memory, all and its own, MB."""
-    from scrapy import Spider
-    from scrapy.crawler import CrawlerProcess
-
-    memory = Memory()
-
-    class Follower(Spider):
-        name = "follower"
-        start_urls = starts
-
-        def parse(self, response: Any) -> Iterator[Any]:
-            """Follow every link."""
-            yield from response.follow_all(css="a")
-
-    process = CrawlerProcess({**SETTINGS, "GP4C_STORE": folder})
-    process.crawl(Follower)
-    process.start()
-    return peak_mb(), memory.own_mb
+    own = [0]
+    with peak_memory(own):
+        follow_links(starts, {**SETTINGS, "GP4C_STORE": folder})
+    return peak_mb(), own[0] / 2**20
 
 
 class Row(NamedTuple):

@@ -15,14 +15,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.common import BUDGETS, metric_means
 from training.histories.claims import first_sight_beside, read_first_sight, true_claims
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.replaying.metrics import TRIO
-from training.replaying.prepared import prepare
-from training.replaying.replay import run
-
-BUDGETS = (0.01, 0.05, 0.1)
 
 
 def claims_of(history: ChangeHistory, share: float, noise: float, seed: int) -> npt.NDArray[np.void]:
@@ -42,19 +39,6 @@ def ages_of(history: ChangeHistory, path: Path, liars: float, seed: int) -> npt.
     ages = read_first_sight(first_sight, history).claims
     ages["value"][np.random.default_rng(seed).random(len(ages)) < liars] = -1
     return ages
-
-
-def measure(
-    histories: list[ChangeHistory], claims: list[npt.NDArray[np.void] | None], seed: int
-) -> list[list[float]]:
-    """Metrics `TRIO` of the default for every history and budget."""
-    rows = []
-    for history, claimed in zip(histories, claims, strict=True):
-        for budget in BUDGETS:
-            prepared = prepare(replace(history, claims=claimed), budget=budget, seed=seed)
-            result = run(prepared, "default", metrics=TRIO, policy=None)
-            rows.append([float(np.mean(getattr(result, name))) for name in TRIO])
-    return rows
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,13 +61,13 @@ def main(arguments: list[str] | None = None) -> int:
         for noise in args.noise:
             rows = []
             for seed in range(args.seeds):
-                claims: list[npt.NDArray[np.void] | None] = []
                 for history, path in zip(histories, args.histories, strict=True):
                     parts = [claims_of(history, share, noise, seed)]
                     if args.ages:
                         parts.insert(0, ages_of(history, Path(path), args.liars, seed))
-                    claims.append(np.concatenate(parts) if any(map(len, parts)) else None)
-                rows += measure(histories, claims, seed)
+                    claims = np.concatenate(parts) if any(map(len, parts)) else None
+                    means = metric_means(replace(history, claims=claims), "default", TRIO, BUDGETS, [seed])
+                    rows += means[:, 0].tolist()
             cells = [f"{share:.0%}", f"{noise:.0%}", *(f"{one:.3f}" for one in np.mean(rows, axis=0))]
             print(f"| {' | '.join(cells)} |", flush=True)
     return 0

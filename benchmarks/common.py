@@ -6,10 +6,11 @@ import os
 import platform
 import statistics
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,61 @@ def peak_mb() -> float:
     """Return the peak of this process's memory so far; not ``ru_maxrss``, which has its parent's too."""
     with Path("/proc/self/status").open() as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+
+def anonymous_bytes(process: int | str = "self") -> int:
+    """Anonymous memory of a process now, by default of this one: RssAnon."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/{process}/status has no RssAnon")
+
+
+@contextlib.contextmanager
+def peak_memory(peak: list[int]) -> Iterator[None]:
+    """Sample anonymous memory every 2 ms, in a process beside; the highest value lands in ``peak[0]``.
+
+    A thread would take the interpreter's lock, for which what is measured waits, hundreds of times a second.
+    """
+    beside = get_context("spawn")
+    highest, is_begun, is_done = beside.Value("q", 0), beside.Event(), beside.Event()
+    sampler = beside.Process(target=_sample, args=(os.getpid(), highest, is_begun, is_done))
+    sampler.start()
+    while not is_begun.wait(1.0):
+        if not sampler.is_alive():
+            raise ChildProcessError("the process that samples memory has ended before it began")
+    try:
+        yield
+    finally:
+        is_done.set()
+        sampler.join()
+        peak[:] = [highest.value]
+
+
+def _sample(process: int, highest: Any, is_begun: Event, is_done: Event) -> None:
+    highest.value = anonymous_bytes(process)
+    is_begun.set()
+    while not is_done.wait(0.002):
+        highest.value = max(highest.value, anonymous_bytes(process))
+
+
+def follow_links(starts: Sequence[str], settings: Mapping[str, Any]) -> None:
+    """Crawl pages from ``starts`` on, following every link of each; for a fresh process."""
+    from scrapy import Spider
+    from scrapy.crawler import CrawlerProcess
+
+    class Follower(Spider):
+        name = "follower"
+        start_urls = starts
+
+        def parse(self, response: Any) -> Iterator[Any]:
+            """Follow every link."""
+            if hasattr(response, "text") and not response.url.endswith(".xml"):
+                yield from response.follow_all(css="a")
+
+    process = CrawlerProcess(dict(settings))
+    process.crawl(Follower)
+    process.start()
 
 
 class Answer(NamedTuple):
@@ -78,6 +134,33 @@ def serve(answer: Callable[[int, str], Answer], hosts: int = 1) -> list[http.ser
 def address_of(server: http.server.ThreadingHTTPServer) -> str:
     """URL of a server of `serve`, without a slash at its end."""
     return f"http://{server.server_address[0]}:{server.server_port}"
+
+
+BUDGETS = (0.01, 0.05, 0.1)
+
+
+def metric_means(
+    history: Any,
+    score: str,
+    metrics: Sequence[str],
+    budgets: Sequence[float],
+    seeds: Iterable[int],
+    policy: str | None = None,
+) -> Any:
+    """Replay a score function; return metrics, means over the cycles: ``[budgets, seeds, metrics]``.
+
+    ``policy``: None: the one that belongs to the function.
+    """
+    import numpy as np
+
+    from training.replaying.prepared import prepare
+    from training.replaying.replay import run
+
+    def means(budget: float, seed: int) -> list[float]:
+        result = run(prepare(history, budget=budget, seed=seed), score, metrics=metrics, policy=policy)
+        return [float(np.mean(getattr(result, name))) for name in metrics]
+
+    return np.array([[means(budget, seed) for seed in seeds] for budget in budgets])
 
 
 def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:

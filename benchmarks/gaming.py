@@ -28,14 +28,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from benchmarks.common import Answer, address_of, exit_code, machine, printed, serve, verdict
+from benchmarks.common import Answer, address_of, exit_code, follow_links, machine, printed, serve, verdict
 from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, KINDS
 from scrapy_gp4c.policies.base import read_budget
 from scrapy_gp4c.store.opening import open_store
@@ -142,25 +142,6 @@ def version_of(host: int, number: int, cycle: int) -> int:
     return (cycle + host + number // 4) // 4 if number % 4 == 0 else 0
 
 
-def crawl(starts: Sequence[str], folder: str, settings: dict[str, Any]) -> None:
-    """Crawl once; for a fresh process."""
-    from scrapy import Spider
-    from scrapy.crawler import CrawlerProcess
-
-    class Follower(Spider):
-        name = "follower"
-        start_urls = starts
-
-        def parse(self, response: Any) -> Iterator[Any]:
-            """Follow every link."""
-            if hasattr(response, "text") and not response.url.endswith(".xml"):
-                yield from response.follow_all(css="a")
-
-    process = CrawlerProcess({**SETTINGS, **settings, "GP4C_STORE": folder})
-    process.crawl(Follower)
-    process.start()
-
-
 class Row(NamedTuple):
     """Results of one trial, counted from cycle `FIRST_COUNTED` on."""
 
@@ -182,7 +163,9 @@ def trial(way: str, settings: dict[str, Any]) -> Row:
         for cycle in range(1, CYCLES + 1):
             web.cycle = cycle
             with ProcessPoolExecutor(1, mp_context=FORKED) as executor:  # imports are paid once
-                executor.submit(crawl, web.starts, f"{folder}/store", settings).result()
+                executor.submit(
+                    follow_links, web.starts, {**SETTINGS, **settings, "GP4C_STORE": f"{folder}/store"}
+                ).result()
         web.close()
         with open_store(f"{folder}/store", readonly=True) as store:
             pages = np.arange(store.pages)

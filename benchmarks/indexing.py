@@ -17,6 +17,7 @@ from scrapy_gp4c.search.queries import Workload
 from scrapy_gp4c.words.normal import normalise
 from scrapy_gp4c.words.tokens import spaced
 from training.histories.contents import ContentHistory
+from training.reporting.figures import finish, new_figure, plain_line, plot_lines, save
 
 PARTS = 20
 """Number of points of the curve."""
@@ -104,18 +105,11 @@ def _timed(kind: type[SearchIndex], updates: Sequence[Update], workload: Workloa
 
 def draw(points: Sequence[Point], path: Path) -> None:
     """Draw both curves."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.2), dpi=120)
-    sizes = [point.megabytes for point in points]
-    axes.plot(sizes, [point.measuring_s for point in points], color="#0072B2", label="with measuring")
-    axes.plot(sizes, [point.without_s for point in points], color="#D55E00", ls="--", label="without")
-    axes.set_xlabel("changed texts, MB")
-    axes.set_ylabel("processor time of indexing, s")
+    figure, (axes,) = new_figure(6.4, 4.2, layout="constrained")
+    lines = [plain_line("with measuring", [point.measuring_s for point in points])]
+    lines.append(plain_line("without", [point.without_s for point in points]))
+    plot_lines(axes, [point.megabytes for point in points], lines)
+    finish(axes, "", "changed texts, MB", "processor time of indexing, s")
     axes.set_ylim(0)
     axes.legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path)
+    save(figure, path)

@@ -23,10 +23,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing import get_context
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +32,7 @@ from scrapy.settings import Settings as ScrapySettings
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.test import get_crawler
 
-from benchmarks.common import exit_code, in_fresh_process, machine, verdict
+from benchmarks.common import anonymous_bytes, exit_code, in_fresh_process, machine, peak_memory, verdict
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.feeding import CHUNK_PAGES, MIN_WINDOW_PAGES, Frontier
 from scrapy_gp4c.crawling.planning import Planner
@@ -110,42 +106,6 @@ def build(path: str, pages: int) -> None:
 def groups_of(pages_: npt.NDArray[np.int64], pages: int) -> npt.NDArray[np.int64]:
     """Directories of some of so many pages: neighbours in the store are in different ones."""
     return pages_ * 7919 % max(1, pages // PAGES_OF_DIRECTORY)
-
-
-def anonymous_bytes(process: int | str = "self") -> int:
-    """Anonymous memory of a process now, by default of this one: RssAnon."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"/proc/{process}/status has no RssAnon")
-
-
-@contextmanager
-def peak_memory(peak: list[int]) -> Iterator[None]:
-    """Sample anonymous memory every 2 ms, in a process beside; the highest value lands in ``peak[0]``.
-
-    A thread would take the interpreter's lock, for which what is measured waits, hundreds of times a second.
-    """
-    beside = get_context("spawn")
-    highest, is_begun, is_done = beside.Value("q", 0), beside.Event(), beside.Event()
-    sampler = beside.Process(target=_sample, args=(os.getpid(), highest, is_begun, is_done))
-    sampler.start()
-    while not is_begun.wait(1.0):
-        if not sampler.is_alive():
-            raise ChildProcessError("the process that samples memory has ended before it began")
-    try:
-        yield
-    finally:
-        is_done.set()
-        sampler.join()
-        peak[:] = [highest.value]
-
-
-def _sample(process: int, highest: Any, is_begun: Event, is_done: Event) -> None:
-    highest.value = anonymous_bytes(process)
-    is_begun.set()
-    while not is_done.wait(0.002):
-        highest.value = max(highest.value, anonymous_bytes(process))
 
 
 def settings(score_function: str = SCORE_FUNCTION) -> Settings:

@@ -21,8 +21,8 @@ from typing import Final
 import numpy as np
 from scrapy.settings import Settings as ScrapySettings
 
-from benchmarks.common import exit_code, in_fresh_process, machine, verdict
-from benchmarks.plan import anonymous_bytes, build, peak_memory
+from benchmarks.common import anonymous_bytes, exit_code, in_fresh_process, machine, peak_memory, verdict
+from benchmarks.plan import build
 from benchmarks.replay import BUDGET, synthetic
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state.groupings import Links, PageGroups

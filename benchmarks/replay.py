@@ -11,14 +11,13 @@ Compile time is paid before measuring and reported.
 
 import argparse
 import statistics
-import subprocess
 import sys
 import time
 from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.common import exit_code, machine, printed, verdict
+from benchmarks.common import exit_code, in_fresh_process, machine, peak_mb, printed, verdict
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.named import DEFAULT, FOUR_ROUNDS, NAMED
 from scrapy_gp4c.scoring.terminals import BASIC, PAPERS
@@ -222,29 +221,26 @@ def growth(runs: int) -> None:
     print(f"(the others: {base[0]:,} pages, {base[1]} cycles, {base[2]:,} visits per cycle)")
 
 
-MEMORY = """
-import benchmarks.replay as b
-from benchmarks.common import peak_mb as peak
-for text in ("t * X", "gad * t"):
-    b.run(b.prepare(b.synthetic(1000, 57), budget=b.BUDGET), b.parse(text))
-before = peak()
-history = b.synthetic(417_048, 57)
-own = peak()
-truth = b.prepare(history, budget=b.BUDGET)
-for text in ("t * X", "gad * t"):
-    b.run(truth, b.parse(text))
-print(f"{own - before:.0f} {peak() - before:.0f}")
-"""
+def peaks_mb() -> tuple[float, float]:
+    """Peaks of memory of this process: after it made a history, and after it replayed that, MB."""
+    small = prepare(synthetic(1000, 57), budget=BUDGET)
+    for text in ("t * X", "gad * t"):
+        run(small, text)
+    before = peak_mb()
+    history = synthetic(417_048, 57)
+    made = peak_mb()
+    truth = prepare(history, budget=BUDGET)
+    for text in ("t * X", "gad * t"):
+        run(truth, text)
+    return made - before, peak_mb() - before
 
 
 def memory() -> None:
     """Peak resident memory of a process that holds 417,048 pages x 57 cycles and replays them."""
-    out = subprocess.run(
-        [sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True
-    ).stdout.split()
+    made_mb, replayed_mb = in_fresh_process(peaks_mb)
     print(
-        f"\nmemory, 417,048 x 57: {out[1]} MB above interpreter and libraries at the peak "
-        f"(goal 150), of which making the history {out[0]}"
+        f"\nmemory, 417,048 x 57: {replayed_mb:.0f} MB above interpreter and libraries at the peak "
+        f"(goal 150), of which making the history {made_mb:.0f}"
     )
 
 

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import exit_code, machine, printed, verdict
-from scrapy_gp4c.arrays import Floats
+from benchmarks.common import BUDGETS, exit_code, machine, metric_means, printed, verdict
 from training import learn
 from training.comparing.statistics import half_width
 from training.histories.claims import first_sight_beside, with_evidence
@@ -26,15 +25,11 @@ from training.histories.formats import WRITERS
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.options import WITHOUT
-from training.replaying.prepared import prepare
-from training.replaying.replay import run
 
 METRICS = ("ndcg", "freshness")
 NAMED = ("default", "changes")
 TIE = 0.001
 """Half a digit of the docs' figures: means that differ by less are equal."""
-
-BUDGETS = (0.01, 0.05, 0.1)
 
 
 def learned(path: Path, first: ChangeHistory, arguments: list[str], folder: Path) -> Path | None:
@@ -48,15 +43,6 @@ def learned(path: Path, first: ChangeHistory, arguments: list[str], folder: Path
     code = learn.main([str(half), "-o", str(output), *arguments])
     assert code in (0, 1), f"{path}: learning ended with exit code {code}"
     return output if code == 0 else None
-
-
-def judged(second: ChangeHistory, score: str, budget: float, seeds: int) -> Floats:
-    """Means of `METRICS` over seeds and cycles, under the policy that belongs to the function."""
-    rows = []
-    for seed in range(seeds):
-        result = run(prepare(second, budget=budget, seed=seed), score, metrics=METRICS, policy=None)
-        rows.append([float(np.mean(getattr(result, name))) for name in METRICS])
-    return np.mean(rows, axis=0)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -88,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
             second = with_evidence(history, None, None if options.bits else first_sight_beside(path))
             second = second.take(cycles=slice(middle, None))
             table = {
-                one: np.array([judged(second, one, budget, options.seeds) for budget in BUDGETS])
+                one: metric_means(second, one, METRICS, BUDGETS, range(options.seeds)).mean(axis=1)
                 for one in (text, *NAMED)
             }
             leads.append(table[text] - table[NAMED[0]])

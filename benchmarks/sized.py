@@ -13,14 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.common import BUDGETS, metric_means
 from scrapy_gp4c.scoring.sizes import size_class
 from training.histories.claims import first_sight_beside, read_first_sight
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory, known_or_none
 from training.histories.reading import read_contents_or_history
 from training.replaying.metrics import TRIO
-from training.replaying.prepared import prepare
-from training.replaying.replay import run
 
 
 def sized(path: Path) -> ChangeHistory:
@@ -34,18 +33,7 @@ def sized(path: Path) -> ChangeHistory:
     return replace(recorded, size=read_first_sight(first_sight, recorded).size)
 
 
-def means(history: ChangeHistory, score: str, seeds: int) -> list[float]:
-    """`TRIO`, means over budgets, seeds and cycles."""
-    rows = []
-    for budget in BUDGETS:
-        for seed in range(seeds):
-            result = run(prepare(history, budget=budget, seed=seed), score, metrics=TRIO, policy=POLICY)
-            rows.append([float(np.mean(getattr(result, name))) for name in TRIO])
-    return [float(one) for one in np.mean(rows, axis=0)]
-
-
 POLICY = "rounds(rounds=4)"
-BUDGETS = (0.01, 0.05, 0.1)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,8 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
     names = " | ".join(path.name.partition(".")[0] for path in args.histories)
     print(f"NDCG / freshness\n\n| score | {names} | mean |\n|---|{'---|' * (len(histories) + 1)}")
     for score in args.score:
-        cells = [means(history, score, args.seeds) for history in histories]
-        cells.append([float(one) for one in np.mean(cells, axis=0)])
+        means = [
+            metric_means(history, score, TRIO, BUDGETS, range(args.seeds), POLICY).mean(axis=(0, 1))
+            for history in histories
+        ]
+        cells = [*means, np.mean(means, axis=0)]
         shown = (f"{ndcg:.3f} / {fresh:.3f}" for _, ndcg, fresh in cells)
         print(f"| `{score}` | {' | '.join(shown)} |", flush=True)
     return 0

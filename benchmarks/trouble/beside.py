@@ -1,16 +1,14 @@
 """Trouble beside a store or from sites: archives, search indexes, feeds, sitemaps, diffs, monitors."""
 
-import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.trouble.counting import DAMAGED, DIFFERENT, TRACEBACK, Count, patience
+from benchmarks.trouble.counting import DAMAGED, DIFFERENT, Count, in_children, patience, told
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.archive.texts import Texts, Version, archive_problem
 from scrapy_gp4c.crawling.claim_files import read_claims
@@ -19,27 +17,7 @@ from scrapy_gp4c.search.index import check_index
 from scrapy_gp4c.store.opening import open_store
 from tests.crawling.test_claim_files import FEEDS, SITEMAPS
 from tests.search.test_index import FILE, filled_index
-from tests.store.test_store_kill import in_child, wait
 from tests.support.sources import ROOT
-
-
-def _in_children(times: int, work: Callable[[int], int]) -> tuple[list[int], int]:
-    """Run ``work`` in ``times`` child processes; return their exit statuses, and how many hung."""
-    ends: list[int] = []
-    hangs: list[int] = []
-
-    def quiet(number: int) -> None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        try:
-            os._exit(work(number))
-        except BaseException:
-            os._exit(TRACEBACK)
-
-    for number in range(times):
-        pid = in_child(lambda number=number: quiet(number))
-        with patience(pid, hangs):
-            ends.append(wait(pid))
-    return ends, len(hangs)
 
 
 def _spoiled(data: bytes, numbers: random.Random) -> bytes:
@@ -72,7 +50,7 @@ def claim_files(times: int, numbers: random.Random, directory: Path) -> Count:
                 read_claims(kind, _spoiled(body, dice), "http://h/file.xml")
         return 0
 
-    ends, hangs = _in_children(times, work)
+    ends, hangs = in_children(times, work)
     return Count(50 * times, hangs=hangs, ends=sum(map(bool, ends)))
 
 
@@ -92,7 +70,7 @@ def long_diffs(times: int, numbers: random.Random, directory: Path) -> Count:
         list(shown(differences(" ".join(words), " ".join(other))))
         return int(time.process_time() - start_s > 2.0)
 
-    ends, hangs = _in_children(times, work)
+    ends, hangs = in_children(times, work)
     return Count(times, hangs=hangs + ends.count(1), ends=sum(end not in (0, 1) for end in ends))
 
 
@@ -102,7 +80,7 @@ def damaged_archives(times: int, numbers: random.Random, directory: Path) -> Cou
     with Texts(path, 2) as texts:
         for key in range(300):
             said[key] = f"page {key} says " + " ".join(str(numbers.randrange(99)) for _ in range(50))
-            texts.keep(Version(key, 1, key, None, said[key]))
+            texts.add(Version(key, 1, key, None, said[key]))
     data = path.read_bytes()
     spoiled = [_flipped(data, numbers) for _ in range(times)]
 
@@ -119,10 +97,7 @@ def damaged_archives(times: int, numbers: random.Random, directory: Path) -> Cou
         except ArchiveError:
             return DAMAGED
 
-    ends, hangs = _in_children(times, work)
-    bad = sum(end not in (0, DAMAGED, DIFFERENT) for end in ends)
-    note = f"{ends.count(DAMAGED)} told, {ends.count(0)} without effect"
-    return Count(times, silent=ends.count(DIFFERENT), hangs=hangs, ends=bad, note=note)
+    return told(times, *in_children(times, work))
 
 
 def damaged_indexes(times: int, numbers: random.Random, directory: Path) -> Count:
@@ -136,9 +111,7 @@ def damaged_indexes(times: int, numbers: random.Random, directory: Path) -> Coun
         other.write_bytes(spoiled[number])
         return DAMAGED if check_index(other) else 0
 
-    ends, hangs = _in_children(times, work)
-    note = f"{ends.count(DAMAGED)} told, {ends.count(0)} without effect"
-    return Count(times, hangs=hangs, ends=sum(end not in (0, DAMAGED) for end in ends), note=note)
+    return told(times, *in_children(times, work))
 
 
 def _flipped(data: bytes, numbers: random.Random) -> bytes:

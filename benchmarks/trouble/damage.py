@@ -1,46 +1,33 @@
 """Stores whose files are damaged: read, and recovered."""
 
-import os
 import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.trouble.counting import DAMAGED, DIFFERENT, PAGE, TRACEBACK, Count, patience
+from benchmarks.trouble.counting import DAMAGED, DIFFERENT, PAGE, Count, in_children, told
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from tests.store import test_recover
 from tests.store.test_environment import flipped, read_all, varied
-from tests.store.test_store_kill import in_child, wait
 
 
 def damage(times: int, numbers: random.Random, directory: Path, change: Callable[..., bytes]) -> Count:
     """Read all of a store whose file was changed: it is as it was, or an error says what is damaged."""
     path = varied(directory / "store")
     sound, data = list(read_all(path)), (path / "data.mdb").read_bytes()
-    ends: list[int] = []
-    hangs: list[int] = []
-    for number in range(times):
-        target = directory / str(number)
+    seeds = [numbers.randrange(2**32) for _ in range(times)]
+
+    def work(number: int) -> int:
+        target = directory / "damaged"
+        shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
-        (target / "data.mdb").write_bytes(change(data, numbers))
+        (target / "data.mdb").write_bytes(change(data, random.Random(seeds[number])))
+        try:
+            return 0 if list(read_all(target)) == sound else DIFFERENT
+        except StoreDamagedError:
+            return DAMAGED
 
-        def work(target: Path = target) -> None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            try:
-                values = list(read_all(target))
-            except StoreDamagedError:
-                os._exit(DAMAGED)
-            except BaseException:
-                os._exit(TRACEBACK)
-            os._exit(0 if values == sound else DIFFERENT)
-
-        pid = in_child(work)
-        with patience(pid, hangs):
-            ends.append(wait(pid))
-        shutil.rmtree(target)
-    bad = sum(status not in (0, DAMAGED, DIFFERENT) for status in ends)
-    note = f"{ends.count(DAMAGED)} told, {ends.count(0)} without effect"
-    return Count(times, silent=ends.count(DIFFERENT), hangs=len(hangs), ends=bad, note=note)
+    return told(times, *in_children(times, work))
 
 
 def flip(data: bytes, numbers: random.Random) -> bytes:
