@@ -565,7 +565,7 @@ class Fleet:
 
     async def _ask(self, state: FetcherState) -> None:
         is_met, taken = False, state.taken
-        while True:
+        while not self._is_closed:
             reply: Reply = pickle.loads(await self._link.call(state.address, fetcher.take, self.run, taken))
             now_s = clock_s()
             if reply.stuck_s < STUCK_S:

@@ -79,9 +79,10 @@ class StartMiddleware:
             start = middleware.process_start(start)
         end_s = time.perf_counter() + TURN_S
         async for entry in start:
-            identities = self._objects.identify({"cb_kwargs": entry.cb_kwargs, "meta": entry.meta})
-            if identities:
-                entry.meta[SHARED] = identities
+            if isinstance(entry, Request):  # a start yields items, too
+                identities = self._objects.identify({"cb_kwargs": entry.cb_kwargs, "meta": entry.meta})
+                if identities:
+                    entry.meta[SHARED] = identities
             yield entry
             if time.perf_counter() > end_s:
                 turn: Deferred[None] = Deferred()

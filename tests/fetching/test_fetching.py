@@ -278,7 +278,7 @@ def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_
         settings = {"GP4C_BUDGET": 1.0, "GP4C_REDELIVER": 2, "ITEM_PIPELINES": pipelines}
         ended(crawl(web, tmp_path, 1, "Below", **settings), tmp_path)
     items = {json.dumps(item) for item in map(json.loads, items_of(tmp_path))}
-    assert len(items) == 12
+    assert len(items) == 14  # two of them of the start
     for pages in ('"/p16 /p18"', '"/p17 /p19"'):  # of a callback, and of the start
         assert len([item for item in items if pages in item]) == 2
     assert (tmp_path / "items.closed").read_text() == '[6, "something", 3.5]\n' * 2
@@ -289,6 +289,7 @@ def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_
     assert {json.loads(item)["stock"] for item in items} == {"word10x0x0", "word10x1x0"}
     text = log.read_text()
     assert text.count("Closing spider (enough)") == 2
+    assert "Run Failed" not in text  # no fetcher is asked for a crawl that it has closed
     assert "counts as delivered" not in text  # the page that has closed the spider before has done so again
     assert [path for _, _, path in web.requests].count("/p1") == 2 * 3  # Scrapy retries twice
     assert text.count("the fetcher has asked for it at once") == 2

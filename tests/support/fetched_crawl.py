@@ -171,8 +171,9 @@ class Closures(Pages):
         self.host = f"http://127.0.0.1:{int(port)}"
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the home page of a host."""
+        """Yield an item, and request the home page of a host."""
         self.units = {"p2": "kilos"}
+        yield {"url": self.host, "text": "start", "info": "start"}
         yield Request(f"{self.host}/", callback=lambda response: self.list_links(response))
         yield Request(f"{self.host}/p12", meta={"lock": threading.Lock()})
         parts: dict[str, str | None] = {}
