@@ -276,7 +276,7 @@ def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_
     for web.day in (0, 1):
         pipelines = {f"{MODULE}.Stocked": 0, f"{MODULE}.Written": 1}
         settings = {"GP4C_BUDGET": 1.0, "GP4C_REDELIVER": 2, "ITEM_PIPELINES": pipelines}
-        ended(crawl(web, tmp_path, 1, "Below", **settings), tmp_path)
+        ended(crawl(web, tmp_path, 1, "LocalClosures", **settings), tmp_path)
     items = {json.dumps(item) for item in map(json.loads, items_of(tmp_path))}
     assert len(items) == 14  # two of them of the start
     for pages in ('"/p16 /p18"', '"/p17 /p19"'):  # of a callback, and of the start
@@ -342,7 +342,7 @@ def test_a_page_that_was_given_up_is_fetched_again_with_all_that_its_callback_as
     """Its fetcher was stopped as it sent a request by itself; what callbacks had noted there is not lost."""
     web = StoppingWeb()
     web.folder = tmp_path
-    ended(crawl(web, tmp_path, 1, "Home"), tmp_path)
+    ended(crawl(web, tmp_path, 1, "Blocking"), tmp_path)
     web.server.shutdown()
     log = (tmp_path / "log").read_text()
     assert "does not answer" in log
@@ -390,7 +390,7 @@ def test_what_a_visit_means_is_the_same_with_fetchers(tmp_path: Path, others: di
                 "GP4C_BUDGET": 1.0, "GP4C_ON_CHANGE": f"dd of={folder}/lines oflag=append conv=notrunc",
                 "FEEDS": {f"{folder}/feed{web.day}": {"format": "jsonlines"}}, **others,
             }  # fmt: skip
-            ended(crawl(web, folder, fetchers, "Told", **settings), folder)
+            ended(crawl(web, folder, fetchers, "Signalled", **settings), folder)
     web.server.shutdown()
     one, many = tmp_path / "0", tmp_path / "2"
     days = [

@@ -134,16 +134,16 @@ def test_a_crawl_resumes_from_any_prefix_of_its_log(
     """Outcomes come late: in every round an object that knows nothing plans what one plans that was there."""
     memory, policy = grouped(web, 7), make(text)
     delays = np.random.default_rng(late)
-    memory.heard = 0
+    memory.known_outcomes = 0
     for number in rounds_of(policy):
-        memory.heard = int(delays.integers(memory.heard, len(memory.visited) + 1))
+        memory.known_outcomes = int(delays.integers(memory.known_outcomes, len(memory.visited) + 1))
         round = Round(CYCLE, number, k - len(memory.visited))
         plan = choose(policy, round, memory)
         assert same([plan], [choose(make(text), round, memory)])
         if policy.rounds is None and not len(plan.pages):
-            if memory.heard == len(memory.visited):
+            if memory.known_outcomes == len(memory.visited):
                 break
-            memory.heard = len(memory.visited)
+            memory.known_outcomes = len(memory.visited)
         memory.visit(plan)
     assert len(np.unique(memory.visited)) == len(memory.visited) <= k
     if text in SPENDERS:

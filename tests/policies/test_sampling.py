@@ -211,7 +211,7 @@ def test_gsb_plans_ahead_what_it_would_fetch_in_any_case(web: Web, k: int, heard
     memory.visit(choose(policy, Round(CYCLE, 0, k), memory))
     in_the_end = greedy(web, k, None)
     out = {web.site[page] for page in memory.visited[heard:].tolist()}
-    memory.heard = heard
+    memory.known_outcomes = heard
     ahead = choose(policy, Round(CYCLE, 1, k - len(memory.visited)), memory).pages.tolist()
     sites = list(dict.fromkeys(web.site[page] for page in ahead))
     assert out.isdisjoint(sites)

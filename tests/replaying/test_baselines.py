@@ -21,7 +21,7 @@ from scrapy_gp4c.scoring import rates
 from scrapy_gp4c.search.queries import parse_query_log
 from scrapy_gp4c.settings import Settings
 from tests.support.contents import contents_of, random_pages
-from tests.support.policies import HEARD
+from tests.support.policies import OBSERVED
 from training.histories.history import ChangeHistory
 from training.papers.user_centric import Judged, points
 from training.papers.user_centric import prepared as prepared_trial
@@ -245,14 +245,14 @@ def test_a_policy_that_observes_is_told_of_every_cycle() -> None:
     next plan."""
     recorded = history(5)
     prepared = prepare(recorded, budget=K, warmup=WARMUP)
-    HEARD.clear()
+    OBSERVED.clear()
     run(prepared, "age", policy="tests.support.policies.listening")
-    cycles, pages, outcomes = zip(*HEARD, strict=True)
+    cycles, pages, outcomes = zip(*OBSERVED, strict=True)
     assert list(cycles) == list(range(1, CYCLES + 1))
     assert [len(one) for one in pages] == [PAGES] * WARMUP + [K] * (CYCLES - WARMUP)
     assert outcomes[0].tolist() == recorded.changed[0].tolist()
     last = np.full(PAGES, WARMUP)
-    for cycle, visited, hits in HEARD[WARMUP:]:
+    for cycle, visited, hits in OBSERVED[WARMUP:]:
         missed = [recorded.changed[last[page] : cycle, page].any() for page in visited]
         assert hits.tolist() == missed
         last[visited] = cycle

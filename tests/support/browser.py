@@ -1,4 +1,4 @@
-"""A headless Chromium for tests, or a skipped test where there is none."""
+"""A headless Chromium for tests, which `NEEDS_BROWSER` skips where there is none."""
 
 import json
 import os
@@ -25,7 +25,7 @@ FLAGS = (
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Start a Chromium with a profile of its own; it logs its console and its network."""
+    """Context with a Chromium of a new profile, whose console and network are logged."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -55,7 +55,7 @@ def open_page(driver: Any, path: Path, width_px: int = 1280, scheme: str = "ligh
 
 
 def requested(driver: Any) -> list[str]:
-    """URLs that were requested since the last call, the page itself included; data URLs need no network."""
+    """URLs requested since the last call, the page's included, without data URLs."""
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
     return [
         message["params"]["request"]["url"]

@@ -1,5 +1,4 @@
-"""What claims and visits come to, one by one: an oracle of the columns of claims and of the counts of
-sites."""
+"""Independent computation of the column `claims` and of sites' trust counts, from claims and visits."""
 
 from collections import defaultdict
 from typing import NamedTuple, Self
@@ -12,18 +11,18 @@ from scrapy_gp4c.scoring.hints import CLAIMED, KINDS
 from scrapy_gp4c.store.lmdb_store.store import Store
 
 Counts = dict[tuple[int, int], list[list[float]]]
-"""Site and kind -> silent, claimed -> unchanged, changed."""
+"""``[site, kind]``: decayed numbers of visits, ``[whether a change was claimed][whether it was found]``."""
 
 
 class Page:
-    """What is known of a page."""
+    """Last visit and valid claims of a page."""
 
     def __init__(self) -> None:
         self.last_cycle = 0
         self.due: dict[int, int] = {}
-        """Kind -> when its newest claim is due."""
+        """Kind of claims that name a cycle -> the latest cycle claimed."""
         self.span: tuple[int, int] | None = None
-        """Kind, and cycles."""
+        """Kind and value of the claim that names a duration, in cycles."""
 
     def claims_in(self, cycle: int) -> dict[int, bool]:
         """Kind -> whether its claims say that the page changed since its last visit."""
@@ -33,7 +32,6 @@ class Page:
         return claimed
 
     def claim(self, kind: int, value: int) -> None:
-        """Take a claim."""
         if kind < len(CLAIMED):
             self.due[kind] = max(value, self.due.get(kind, 0))
         elif KINDS[kind] == "expires" or self.span is None or KINDS[self.span[0]] == "changefreq":
@@ -41,15 +39,15 @@ class Page:
 
 
 class Oracle(NamedTuple):
-    """Of a store without an open cycle."""
+    """Expected column and counts of a store without an open cycle."""
 
     claims: list[int]
-    """The column of this name."""
+    """The column `claims` of the pages: bits of the kinds claimed, and of those not yet checked."""
     counts: Counts
 
     @classmethod
     def of(cls, store: Store) -> Self:
-        """By the visits and claims of all cycles."""
+        """Compute both from the visits and claims that the store has of all cycles."""
         pages = [Page() for _ in range(store.pages)]
         site = [place_of_url(request["url"]).site_key for request in store.requests(range(store.pages))]
         claims: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
@@ -82,7 +80,7 @@ class Oracle(NamedTuple):
         return cls(bits_of_pages, counts)
 
     def agrees(self, store: Store) -> None:
-        """Check the store's columns and counts."""
+        """Check that the store has the same column and counts."""
         blocks = [block for _, block in store.blocks()]
         assert np.concatenate([np.empty(0), *(block["claims"] for block in blocks)]).tolist() == self.claims
         stored = {int(row["site"]): row["counts"] for row in store.trust()}

@@ -13,7 +13,7 @@ Versions = Mapping[int, str | None]
 
 
 def write_contents(path: Path, pages: Sequence[Versions], site: str = "docs") -> Path:
-    """Write a file of contents; the name of page i is page<i>."""
+    """Write a file of contents; page i is named ``page<i>``."""
     lines = (
         json.dumps({"site": site, "page": f"page{i}", "versions": dict(page)}) for i, page in enumerate(pages)
     )

@@ -1,4 +1,4 @@
-"""Crawls in processes of their own, to be killed: forked from a process that has everything imported.
+"""Crawls in forks of a process that has everything imported, to be killed.
 
 ``python crawl_worker.py`` reads one JSON object per line, the arguments of `run`; it answers with the process
 id of the crawl at once, and with its exit status (negative: the signal that ended it) when it is over.
@@ -41,16 +41,15 @@ PRELOAD = (
     "scrapy_gp4c.middleware",
     "tldextract",
 )
-"""What a crawl imports beyond the modules above, but for the reactor: each child installs its own."""
+"""Modules that a crawl imports besides those above, without the reactor: each child installs its own."""
 
 
 class Listed(Spider):
-    """Follows every link of the listing, and those of the pages."""
+    """Follows every link of the listing and of its pages."""
 
     name = "listed"
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Follow the links."""
         yield from response.follow_all(css="a")
 
 
@@ -68,7 +67,7 @@ archiving.VERSIONS = 50  # type: ignore[misc]  # a test compares the versions of
 
 
 def set_clock(off_s: Sequence[float]) -> None:
-    """Let the clock of this process be off; what measures time that has passed goes on."""
+    """Make ``time.time`` of this process wrong by each of ``off_s`` in turn; ``monotonic`` stays right."""
     start_s, right_s = time.monotonic(), time.time
 
     def wrong_s() -> float:
@@ -89,11 +88,11 @@ def run(
 ) -> None:
     """Crawl with small blocks and frequent commits.
 
-    ``commits``: a file that gets "cycle visits" after every commit that returned; ``kill_in_fold``: end by
-    SIGKILL before this block of the fold is written; ``kill_at_plan``: end so when this plan of the run is
-    made (0: the first) and not yet committed, or, with a half added, when it is just committed.
-    ``clock_off_s``: how far the clock is off, the next one after every 50 ms; ``fail_write``: this write of
-    the store fails, ``fail_on``: and all after it (by a library that is loaded before all others).
+    ``commits``: a file that gets a line "cycle visits" after every commit that returned. ``kill_in_fold``:
+    number of the fold's block before which SIGKILL ends the process. ``kill_at_plan``: number n of a round's
+    plan, from 0: SIGKILL comes before its commit, for n + 0.5 right after. ``clock_off_s``: errors of the
+    clock, each for 50 ms. ``fail_write``: number of the store's write that fails, with ``fail_on`` all later
+    ones too (by a preloaded library).
     """
     if clock_off_s:
         set_clock(clock_off_s)
@@ -135,7 +134,7 @@ def run(
 
 
 def main() -> None:
-    """Serve the requests on standard input."""
+    """Run the crawls that standard input asks for."""
     for name in PRELOAD:
         with suppress(ImportError):
             import_module(name)

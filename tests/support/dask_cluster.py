@@ -1,4 +1,4 @@
-"""A Dask cluster as somebody would run it: a scheduler, workers, and certificates of their own."""
+"""A Dask cluster as a user starts it: scheduler, workers, and their certificates."""
 
 import json
 import os
@@ -30,21 +30,21 @@ class Cluster:
     """A scheduler and workers of one thread each, in processes of their own."""
 
     def __init__(self, folder: Path, workers: int, settings: dict[str, str]) -> None:
-        """Start it; ``settings``: environment variables, see `certificates`."""
+        """``settings``: environment variables, such as those of `certificates`."""
         self.environment = {**os.environ, **settings}
         self._contact = folder / "scheduler.json"
         self._processes: list[subprocess.Popen[bytes]] = []
         protocol = "tls" if settings else "tcp"
         try:
             self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--protocol", protocol)
-            self.address = self._told(lambda message: message["address"])
+            self.address = self._read_contact(lambda message: message["address"])
             self.workers = [self.join() for _ in range(workers)]
         except BaseException:
             self.stop()
             raise
 
     def join(self) -> subprocess.Popen[bytes]:
-        """Start another worker, which nobody starts again when it dies."""
+        """Start another worker, without a nanny that would restart it."""
         return self._start("worker", "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny")
 
     def _start(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -58,7 +58,7 @@ class Cluster:
         self._processes.append(process)
         return process
 
-    def _told(self, read: Any) -> Any:
+    def _read_contact(self, read: Any) -> Any:
         for _ in range(START_LIMIT_S * 20):
             try:
                 return read(json.loads(self._contact.read_text()))
@@ -67,7 +67,6 @@ class Cluster:
         raise TimeoutError(f"the scheduler did not start within {START_LIMIT_S} s")
 
     def stop(self) -> None:
-        """End all processes."""
         for process in self._processes:
             process.kill()
             process.wait()

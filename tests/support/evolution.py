@@ -12,7 +12,7 @@ def evolve(
     seed: int,
     run: Sequence[int] = (0,),
 ) -> Evolution:
-    """Drive one run to its end; ``evaluate`` gives outcomes by text."""
+    """Evolve all generations of a run; ``evaluate``: expressions by text -> outcomes by text."""
     evolution = Evolution(parameters, seed, run)
     while not evolution.finished:
         evolution.tell(evaluate(evolution.ask()))

@@ -16,7 +16,7 @@ FORMULA = "t * (X + 0.5) / (n + exp(-1.5))"
 
 
 def results(learned_gain: float = 0.05) -> ExperimentResults:
-    """Deterministic results: every baseline a little better than the one before, learned ones best."""
+    """Results in which each baseline is a little better than the one before, and learned functions best."""
     rng = np.random.default_rng(7)
     noise = rng.normal(0.0, 0.01, (FOLDS, CYCLES))
     level = {name: 0.3 + 0.05 * i for i, name in enumerate(BASELINES)} | {"oracle": 0.95}

@@ -1,4 +1,5 @@
-"""A crawl in a process, with or without fetchers: ``python -m tests.support.fetched_crawl JSON``."""
+"""Spiders and components for tests of crawls with fetchers; ``python -m tests.support.fetched_crawl JSON``
+runs one of the spiders. JSON: an object with spider, port and settings."""
 
 import asyncio
 import dataclasses
@@ -30,17 +31,16 @@ PAGES = 20
 
 
 class Pages(Spider):
-    """Follows all links; an item for each page."""
+    """Follows all links of all hosts, and yields an item for each page."""
 
     name = "pages"
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the home page of every host."""
         for host in range(1, HOSTS + 1):
             yield Request(f"http://127.0.0.{host}:{self.port}/")
 
     def parse(self, response: Response) -> Iterator[Any]:
-        """Yield what the callback sees of the page, then its links."""
+        """Yield an item with the metadata of the visit, then requests for the links."""
         info = response.meta.get("gp4c") or {}
         seen = [info.get(name) for name in ("outcome", "changed", "n", "X", "cycle", "kind")]
         yield {"url": response.url, "text": response.css("p::text").get(), "info": seen}
@@ -51,21 +51,19 @@ class Pages(Spider):
 
 
 class Curious(Pages):
-    """Reads all that a visit tells, overrules one page and withdraws another; keeps a session."""
+    """Reads fields of `visit`, overrules the outcome of one page, and withdraws the visit of another."""
 
     name = "curious"
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the home page and the sitemap of every host."""
         async for request in super().start():
             yield request
             yield Request(request.url + "sitemap.xml", self.parse_sitemap)
 
     def parse_sitemap(self, response: Response) -> None:
-        """Leave it to the add-on."""
+        """Yield nothing: the add-on reads the sitemap."""
 
     def parse(self, response: Response) -> Iterator[Any]:
-        """Yield what the visit tells, and the links."""
         judged = visit(response)
         if response.url.endswith("/p2"):
             judged.changed = False
@@ -79,42 +77,37 @@ class Curious(Pages):
 
 
 class Adding:
-    """Spider middleware that adds a page to the start."""
+    """Spider middleware that adds a page to the spider's start requests."""
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> "Adding":
-        """Take the crawler."""
         self = cls()
         self.crawler = crawler
         return self
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Yield the start, and one page more."""
         async for entry in start:
             yield entry
         yield Request(f"http://127.0.0.1:{self.crawler.spider.port}/added")
 
 
 class Waiting(Pages):
-    """Asks for a page that a callback has noted when it has nothing else to do."""
+    """Requests, when it is idle, the page whose path its callback has noted."""
 
     name = "waiting"
     noted = ""
 
     @classmethod
     def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> "Waiting":
-        """Hear when it is idle."""
         self = super().from_crawler(crawler, *args, **kwargs)
         crawler.signals.connect(self.ask, signals.spider_idle)
         return self
 
     def parse(self, response: Response) -> Iterator[Any]:
-        """Yield what the page says, and note another one."""
         self.noted = "" if response.url.endswith("/p0") else "/p0"
         yield {"url": response.url, "text": response.css("p::text").get(), "info": []}
 
     def ask(self) -> None:
-        """Ask for the page."""
         if path := self.noted:
             self.noted = ""
             self.crawler.engine.crawl(Request(f"http://127.0.0.1:{self.port}{path}"))
@@ -131,11 +124,10 @@ class Downloading(Pages):
     }
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the page."""
         yield Request(f"http://127.0.0.1:{self.port}/p1")
 
     async def parse(self, response: Response) -> AsyncIterator[Any]:
-        """Yield the text of the other page, which is asked for as clients of page objects do it."""
+        """Download the other page by ``engine.download_async``, as page objects do, and yield its text."""
         assert self.crawler.engine is not None
         request = Request(f"http://127.0.0.1:{self.port}/p0", callback=NO_CALLBACK)
         other = await self.crawler.engine.download_async(request)
@@ -143,7 +135,7 @@ class Downloading(Pages):
 
 
 def part_by_part(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a callback wait for the requests that it yields, as scrapy-inline-requests does."""
+    """Decorator: the callback's ``yield request`` returns the response, as with scrapy-inline-requests."""
 
     def first(self: Spider, response: Response) -> Iterator[Any]:
         yield from following(callback(self, response), None)
@@ -161,12 +153,11 @@ def part_by_part(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Closures(Pages):
-    """Hands pages to a lambda and to a generator; its start sets what callbacks read; it closes itself."""
+    """Spider of callbacks that fetchers cannot run: lambdas, a generator, attributes that `start` sets."""
 
     name = "closures"
 
     def __init__(self, port: int = 0) -> None:
-        """Keep an argument in an attribute of another name."""
         super().__init__()
         self.host = f"http://127.0.0.1:{int(port)}"
 
@@ -181,7 +172,7 @@ class Closures(Pages):
             yield Request(f"{self.host}{path}", self.add_part, cb_kwargs={"parts": parts})
 
     def list_links(self, response: Response) -> Iterator[Any]:
-        """Request a page for a lambda, two for one item, and one that is asked for again."""
+        """Request a page for a lambda, two for one item, one to retry, and one with data beyond pickling."""
         unit = self.units["p2"]
         parts: dict[str, str | None] = {}
         for link in ("/p16", "/p18"):
@@ -191,21 +182,21 @@ class Closures(Pages):
         yield response.follow("/p14", self.listed, meta={"list": response.selector})
 
     def refused(self, response: Response) -> Iterator[Any]:
-        """Ask for the page again as often as Scrapy allows, then for the one whose callback waits."""
+        """Retry the page as often as Scrapy allows, then request the page of `both`."""
         yield get_retry_request(response.request, spider=self) or Request(f"{self.host}/p4", self.both)
 
     def add_part(self, response: Response, parts: dict[str, str | None]) -> Iterator[Any]:
-        """Add a page to an item, and yield that when it has both."""
+        """Add a page to an item, and yield the item when it has both pages."""
         parts[response.url[-4:]] = response.css("p::text").get()
         if len(parts) == 2:
             yield from self.item(response, " ".join(sorted(parts)), response)
 
     def listed(self, response: Response) -> Iterator[Any]:
-        """Yield what the page says, with data of the list that cannot be pickled."""
+        """Yield an item by data in the request's meta that cannot be pickled."""
         yield from self.item(response, response.meta["list"].css("p::text").get(), response)
 
     def item(self, page: Response, unit: str, other: Response) -> Iterator[Any]:
-        """Yield what two pages say, and take notes."""
+        """Yield an item of two pages; note the URL in `noted`, and set stats."""
         self.noted = {*getattr(self, "noted", ()), page.url}
         assert self.crawler.stats is not None
         self.crawler.stats.set_value("noted", "something")
@@ -214,18 +205,17 @@ class Closures(Pages):
 
     @part_by_part
     def both(self, response: Response) -> Iterator[Any]:
-        """Yield what the page says that it waits for, and close the spider some seconds later."""
+        """Wait for another page, yield an item of it, and request the page that closes the spider."""
         other = yield response.follow("/p6")
         yield from self.item(response, "pieces", other)
         yield response.follow("/p8", self.close_at)
 
     def close_at(self, response: Response) -> Iterator[Any]:
-        """Close the spider."""
         yield from self.item(response, "end", response)
         raise CloseSpider("enough")
 
     def closed(self, reason: str) -> None:
-        """Write what callbacks have noted."""
+        """Write the number of noted URLs, and the stats that callbacks have set."""
         assert self.crawler.stats is not None
         notes = [len(self.noted), *map(self.crawler.stats.get_value, ("noted", "least"))]
         with open(self.crawler.settings["ITEMS"] + ".closed", "a") as file:
@@ -233,13 +223,13 @@ class Closures(Pages):
 
 
 class Filling(Pages):
-    """Fills an item by pages of all hosts, as soon as both fetchers are there."""
+    """Fills one item from pages of all hosts, as soon as two fetchers are there."""
 
     name = "filling"
 
     @classmethod
     def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> "Filling":
-        """Note each process in which it opens."""
+        """Write a line for each process in which the spider opens."""
         self = super().from_crawler(crawler, *args, **kwargs)
         self.opened = Path(crawler.settings["ITEMS"] + ".opened")
         with self.opened.open("a") as file:
@@ -247,7 +237,6 @@ class Filling(Pages):
         return self
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request a page."""
         yield Request(f"http://127.0.0.1:{self.port}/p1", self.share)
 
     async def share(self, response: Response) -> AsyncIterator[Any]:
@@ -260,7 +249,7 @@ class Filling(Pages):
             yield Request(f"http://127.0.0.{host}:{self.port}/p0", self.fill, cb_kwargs={"parts": parts})
 
     def fill(self, response: Response, parts: dict[str, str]) -> Iterator[Any]:
-        """Add a host to the item, which is complete if it has all."""
+        """Add a host to the item, and yield the item when it has all hosts."""
         parts[response.url] = "read"
         if len(parts) == HOSTS:
             yield {"url": response.url, "text": "complete", "info": []}
@@ -272,21 +261,18 @@ class Closing(Closures):
     name = "closing"
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the page."""
         yield Request(f"{self.host}/p8", self.close_at)
 
 
-class Home(Closures):
-    """Keeps its process busy for seconds, then requests a page with data that cannot be sent to its owner."""
+class Blocking(Closures):
+    """Blocks its process for 3 s, then requests a page with data that cannot be pickled for the owner."""
 
-    name = "home"
+    name = "blocking"
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the home page."""
         yield Request(f"{self.host}/", self.list_one)
 
     def list_one(self, response: Response) -> Iterator[Any]:
-        """Request the page."""
         assert self.crawler.stats is not None
         self.crawler.stats.inc_value("lists")
         time.sleep(3)
@@ -298,65 +284,59 @@ class Stocked:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> "Stocked":
-        """Take the crawler."""
         self = cls()
         self.crawler = crawler
         return self
 
     async def process_item(self, item: Any) -> Any:
-        """Add a word of the page."""
         stock = await self.crawler.engine.download_async(Request(f"{self.crawler.spider.host}/p10"))
         item["stock"] = stock.css("p::text").get().split()[0]
         return item
 
 
 class OwnersAlone(Pages):
-    """Opens in no process that another one has started, as with a licence for one."""
+    """Spider that cannot be made in a fetcher, as with a licence for one process."""
 
     def __init__(self, *args: Any, **arguments: Any) -> None:
-        """Fail in a fetcher."""
         super().__init__(*args, **arguments)
         if multiprocessing.parent_process() is not None:
             raise RuntimeError("no licence")
 
 
 class SignedIn(Pages):
-    """Signs two users in, in a session each, and reads half of the pages as each of them."""
+    """Logs in two users, with a cookie jar each, and requests half of the pages as each user."""
 
     name = "signedin"
 
     async def start(self) -> AsyncIterator[Any]:
-        """Send the login of each user."""
         for user in ("ada", "bob"):
             url, meta = f"http://127.0.0.1:{self.port}/login", {"cookiejar": user}
             yield Request(url, self.signed_in, method="POST", body=user, meta=meta, dont_filter=True)
 
     def signed_in(self, response: Response) -> Iterator[Any]:
-        """Request the pages of a user."""
         user = response.meta["cookiejar"]
         for number in range(user == "bob", PAGES, 2):
             yield response.follow(f"/p{number}", meta={"cookiejar": user})
 
     def parse(self, response: Response) -> Iterator[Any]:
-        """Yield who the page was read as."""
+        """Yield an item with the user and the cookie that was sent."""
         assert response.request is not None
         cookie = (response.request.headers.get("Cookie") or b"").decode()
         yield {"url": response.url, "text": response.meta["cookiejar"], "info": cookie}
 
 
 def features(response: Response) -> list[str]:
-    """Words of a page but for its advertisement, as a project's `GP4C_FEATURES`."""
+    """Words of a page's first paragraph: a function for `GP4C_FEATURES`."""
     return (response.css("p::text").get() or "").split()
 
 
-class Told(Pages):
-    """Writes every signal of a page, and what of the visit it sees."""
+class Signalled(Pages):
+    """Writes every page signal to a file, and yields the fields of every visit."""
 
-    name = "told"
+    name = "signalled"
 
     @classmethod
-    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> "Told":
-        """Listen to all signals."""
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> "Signalled":
         self = super().from_crawler(crawler, *args, **kwargs)
         for name in ("page_new", "page_changed", "page_gone", "page_back", "page_failing", "page_doubtful"):
             crawler.signals.connect(self._note, getattr(page_signals, name))
@@ -369,7 +349,7 @@ class Told(Pages):
             )
 
     def parse(self, response: Response) -> Iterator[Any]:
-        """Yield what the visit tells; overrule, withdraw and fail; follow links with wishes in their meta."""
+        """Yield the visit; overrule, withdraw or fail at some pages; follow links with ``gp4c_`` meta."""
         judged, path = visit(response), response.url.rpartition("/")[2]
         if path == "p2":
             judged.changed = False
@@ -392,17 +372,16 @@ class Told(Pages):
             yield response.follow(link, meta=meta, errback=self.failed)
 
     def failed(self, failure: Any) -> Iterator[Any]:
-        """Yield an item for a page without response."""
+        """Yield an item for a request without a response."""
         yield {"url": failure.request.url, "text": "failed"}
 
 
 class Killing(Pages):
-    """Ends its process at one page."""
+    """Kills its process at page 7 of the first host."""
 
     name = "killing"
 
     def parse(self, response: Response) -> Iterator[Any]:
-        """Do as `Pages`, but for one page."""
         if response.url.startswith("http://127.0.0.1:") and response.url.endswith("/p7"):
             os.kill(os.getpid(), 9)
         yield from super().parse(response)
@@ -412,26 +391,22 @@ class Written:
     """Pipeline that appends every item to a file, a line each."""
 
     def __init__(self, path: str) -> None:
-        """Take the path of the file."""
         self._path = path
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> "Written":
-        """Build the pipeline of a crawler."""
         return cls(crawler.settings["ITEMS"])
 
     def process_item(self, item: Any) -> Any:
-        """Write an item."""
         with open(self._path, "a") as file:
             file.write(json.dumps(item if isinstance(item, dict) else dataclasses.asdict(item)) + "\n")
         return item
 
 
 class Noting(HTTP11DownloadHandler):
-    """Writes when each request is sent, a line each: on a busy machine a server notes it late."""
+    """Writes a line with the time at which each request is sent; a busy server would note it late."""
 
     async def download_request(self, request: Request) -> Response:
-        """Note the time, and send."""
         with open(self.crawler.settings["ITEMS"] + ".sent", "a") as file:
             host, _, path = request.url.removeprefix("http://").partition("/")
             file.write(json.dumps([time.monotonic(), host.partition(":")[0], "/" + path, os.getpid()]) + "\n")
@@ -439,7 +414,7 @@ class Noting(HTTP11DownloadHandler):
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
+    arguments = json.loads(sys.argv[1])
     settings = {
         "ADDONS": {"scrapy_gp4c.Addon": 500},
         "ITEM_PIPELINES": {"tests.support.fetched_crawl.Written": 1},
@@ -450,17 +425,17 @@ if __name__ == "__main__":
         "DOWNLOAD_HANDLERS": {"http": "tests.support.fetched_crawl.Noting"},
         "GP4C_WARMUP_VISITS": 1,
     }
-    process = CrawlerProcess({**settings, **given["settings"]})
-    # By its name in the module, which fetchers import: here the module is `__main__`.
+    process = CrawlerProcess({**settings, **arguments["settings"]})
+    # Fetchers import the class from the module by its name; here the module is `__main__`.
     from tests.support import fetched_crawl
 
-    class Below(fetched_crawl.Closures):
-        """As its base, and of a class that fetchers cannot import."""
+    class LocalClosures(fetched_crawl.Closures):
+        """`Closures` as a local class, which fetchers cannot import."""
 
         def close_at(self, response: Response) -> Iterator[Any]:
-            """Do the same."""
             yield from super().close_at(response)
 
-    spider = given.get("spider", "Pages")
-    process.crawl(Below if spider == "Below" else getattr(fetched_crawl, spider), port=given["port"])
+    spider = arguments.get("spider", "Pages")
+    local = spider == "LocalClosures"
+    process.crawl(LocalClosures if local else getattr(fetched_crawl, spider), port=arguments["port"])
     process.start()

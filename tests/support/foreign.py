@@ -1,6 +1,6 @@
-"""Foreign bytes: what a reader accepts, changed here and there, as damage, other versions and hands do.
+"""Fuzzing of readers: valid files, changed at random as by damage, other versions or hand.
 
-``GP4C_FUZZ=100000 python -m pytest tests -k foreign`` reads so many of each instead of a few.
+``GP4C_FUZZ=100000 python -m pytest tests -k foreign`` reads 100,000 of each kind instead of 50.
 """
 
 import json
@@ -15,7 +15,7 @@ fuzzed: Final = settings(
     max_examples=int(os.environ.get("GP4C_FUZZ", "50")),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-"""Decorator of a property of a reader."""
+"""Decorator of a Hypothesis test of a reader."""
 
 JSON: Final = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -45,7 +45,7 @@ def mutated(draw: st.DrawFn, samples: Sequence[bytes]) -> bytes:
 
 @st.composite
 def mutated_json(draw: st.DrawFn, samples: Sequence[Any]) -> Any:
-    """A sample with something in it, however deep, removed or replaced by other JSON."""
+    """A sample with up to three of its values, at any depth, removed or replaced by other JSON."""
     content = json.loads(json.dumps(draw(st.sampled_from(samples))))
     for _ in range(draw(st.integers(1, 3))):
         holder, path = {"": content}, ""

@@ -1,4 +1,4 @@
-"""A web that grows, crawled into a real store and replayed; and what visits brought, by definition."""
+"""Random webs that grow, crawls of them into a real store, and oracles of the store's growth columns."""
 
 import time
 from collections.abc import Callable
@@ -34,9 +34,9 @@ SMALL = Sizes(block_rows=4, commit_visits=3, blocks_per_transaction=2, pages_per
 
 
 def random_web(seed: int, pages: int = 24, cycles: int = 14, is_linked: bool = False) -> GrowthHistory:
-    """Three sites, each with a start page, further hubs, and pages that they come to link to.
+    """Three sites, each with a start page, hubs, and pages that hubs link to from some cycle on.
 
-    ``is_linked``: with links besides those of the finders, from any page to any.
+    ``is_linked``: add random links between all pages.
     """
     rng = np.random.default_rng(seed)
     born = np.where(rng.random(pages) < 0.4, 0, rng.integers(1, cycles + 1, pages)).astype(np.int32)
@@ -83,12 +83,12 @@ def note_link(store: Store, page: int, source: int, worth: float) -> None:
 
 
 class Crawled(NamedTuple):
-    """What a crawl did."""
+    """First visits of a crawl, and its visits to hubs."""
 
     first_visit: dict[int, int]
-    """Page of the web -> cycle, from 0, of its first visit."""
+    """Page of the web -> cycle of its first visit, from 0."""
     by_hubs: list[int]
-    """Visits for hubs by cycle."""
+    """Planned visits to hubs in each cycle."""
 
 
 def crawl(
@@ -98,9 +98,10 @@ def crawl(
     reopen: bool = False,
     during: Callable[[Store, int], None] = lambda store, page: None,
 ) -> Crawled:
-    """Crawl the web with the live planner; ``reopen``: end the process after each visit, as it were.
+    """Crawl `grown` by the live planner, without network.
 
-    ``during``: called after each visit of a page.
+    ``reopen``: close and open the store after each visit, as a killed crawl would; ``during``: called with
+    store and page after each visit.
     """
     loaded = Settings.load(ScrapySettings({"GP4C_SITE_SHARE": 1.0, **settings}))
     history = grown.history
@@ -164,7 +165,10 @@ def crawl(
 
 
 def brought(store: Store) -> list[tuple[float, float, int]]:
-    """The last three growth columns of all pages, by their visits and by who found whom, one by one."""
+    """Growth columns of all pages as computed one by one from the store's visits and finders.
+
+    They are decayed sums of new pages brought and of cycles watched, and the last cycle that brought one.
+    """
     blocks = [columns for _, columns in store.blocks()]
     found_by, entered = (
         np.concatenate([block[name] for block in blocks]).tolist() for name in ("found_by", "entered")
@@ -196,7 +200,7 @@ def brought(store: Store) -> list[tuple[float, float, int]]:
 
 
 def columns(store: Store, *names: str) -> list[tuple[npt.NDArray[np.generic], ...]]:
-    """Some columns of all pages, page by page."""
+    """A tuple for each page of the store, with its values in the columns `names`."""
     blocks = [block for _, block in store.blocks()]
     return list(
         zip(*(np.concatenate([block[name] for block in blocks]).tolist() for name in names), strict=True)
@@ -204,11 +208,11 @@ def columns(store: Store, *names: str) -> list[tuple[npt.NDArray[np.generic], ..
 
 
 WAITING = (*first_visits.TERMINALS, "near", "w")
-"""Terminals that rank first visits."""
+"""Terminals that functions of first visits may read."""
 
 
 class Rumours:
-    """Claims at random, some of them true: of answers about their page, others about any known pages."""
+    """Function to note random claims in a store after a visit; some kinds are about the visited page only."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -229,7 +233,7 @@ class Rumours:
 
 
 def claims_in(store: Store) -> npt.NDArray[np.void]:
-    """All claims of a store whose page n has the key n + 1, with the numbers of a replay."""
+    """All claims of a store, with the page and cycle numbers of a replay; keys are page numbers + 1."""
     keys = np.concatenate([block["key"] for _, block in store.blocks()]).astype(np.int64)
     parts = [np.empty(0, DATED_CLAIM)]
     for cycle, claimed in store.hints.of_cycles():
@@ -242,7 +246,10 @@ def claims_in(store: Store) -> npt.NDArray[np.void]:
 
 
 def noted_scores(patch: pytest.MonkeyPatch, function: str) -> list[list[tuple[float, ...]]]:
-    """Terminals of the pages that wait, cycle by cycle, wherever this function ranks them from now on."""
+    """Patch `ScoreFunction.scores` to note the terminals of the pages that ``function`` ranks.
+
+    Returns the list that later calls append to: the pages' sorted `WAITING` values.
+    """
     noted: list[list[tuple[float, ...]]] = []
     scores = ScoreFunction.scores
 
@@ -258,6 +265,6 @@ def noted_scores(patch: pytest.MonkeyPatch, function: str) -> list[list[tuple[fl
 
 
 def crawl_of(score: str, policy: str = "top_k", discovery: float = 0.1, budget: float = 0.2) -> GrowthCrawl:
-    """A replayed crawl with the draws of a live one, which is one cycle further."""
+    """Choices of a replay that has the draws of a live crawl, whose cycle numbers are 1 higher."""
     seed = (CYCLE_STEP * pow(GOLDEN, -1, 2**64)) % 2**64
     return GrowthCrawl(budget, load(score), table.load(policy), load(HUBS), discovery, 2, seed)

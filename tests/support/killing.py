@@ -24,7 +24,7 @@ WORKER = Path(__file__).parent / "crawl_worker.py"
 
 
 def is_changing(path: str) -> bool:
-    """Tell whether a page shows the version of the site: every other ten pages."""
+    """Whether the page at `path` shows `Web.version`: every other ten pages do."""
     number = path.removeprefix("/")
     return number.isdigit() and int(number) // 10 % 2 == 0
 
@@ -33,22 +33,21 @@ class Web:
     """A site of `PAGES` pages and a listing, in a thread of the test; logs the paths fetched."""
 
     def __init__(self, hosts: Sequence[str] = ()) -> None:
-        """Serve; ``hosts``: addresses of this machine that the listing links to by turns, none: its own."""
+        """``hosts``: loopback addresses that the listing's links have in turn; none: links are relative."""
         self.log: list[str] = []
         self.delay_s = 0.002
         self.version = 0
-        """A third of the pages show it."""
+        """Number in the text of the pages that are `is_changing`."""
         self.elsewhere = 0
-        """So many of the pages are listed by another name of the host, which makes it another host."""
+        """Number of pages that are listed on ``localhost`` instead, which is another host to a crawl."""
         self.files: dict[str, Callable[[], bytes]] = {}
-        """Other paths, which the listing links to first -> what they serve."""
+        """Path of a further file, which the listing links to first -> function that returns its bytes."""
         web = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                """Serve one page."""
                 web.log.append(self.path)
                 time.sleep(web.delay_s)
                 listed = [*web.files, *web.listed()] if self.path == "/list" else []
@@ -92,13 +91,12 @@ class Web:
         return [f"{other}{path}" for path in LIST[: self.elsewhere]] + LIST[self.elsewhere :]
 
     def close(self) -> None:
-        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
 
 
 class Worker:
-    """Runs crawls of a site one after the other, in children of a process; see crawl_worker.py."""
+    """Runs crawls of a site one after the other, in forks of the process of crawl_worker.py."""
 
     def __init__(self, process: subprocess.Popen[str], url: str, directory: Path) -> None:
         self.store = directory / "store"
@@ -129,7 +127,7 @@ class Worker:
     def kill_after(
         self, web: Web, requests: int, delay_s: float, more_settings: dict[str, Any] | None = None
     ) -> None:
-        """Start a crawl and kill it this long after it has made so many requests, if it makes so many."""
+        """Start a crawl, and kill it ``delay_s`` after the site's log has ``requests``, if it gets there."""
         pid = self.begin(more_settings)
         with suppress(ProcessLookupError):
             while len(web.log) < requests:
@@ -148,7 +146,7 @@ class Worker:
 
 
 class Recorded:
-    """What a store holds after a run, read beside no writer; opening it to write completes a fold."""
+    """Content of a store after a crawl has ended. Reading it opens the store, which completes a fold."""
 
     def __init__(self, path: Path) -> None:
         self.in_fold = False
@@ -181,7 +179,7 @@ class Recorded:
             assert self.visits[visit] == content
 
     def has_committed(self, commits: Path) -> None:
-        """Check that every visit is there whose commit had returned."""
+        """Check that the store has as many visits of each cycle as the file ``commits`` counts."""
         counts: dict[int, int] = {}
         for line in commits.read_text().splitlines() if commits.exists() else ():
             cycle, count = map(int, line.split())

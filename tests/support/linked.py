@@ -1,4 +1,4 @@
-"""Contents of pages that change together and link to each other, as sampling policies want them."""
+"""Contents in which related pages change together and link to each other: good for sampling policies."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ TOPICS = ("bread flour yeast oven", "star orbit comet moon", "sail mast keel rop
 
 
 def write_linked(path: Path, pages: int = 60, weeks: int = 17, seed: int = 1) -> Path:
-    """Write a file of contents: three topics, each with sweeps of its own, on two sites."""
+    """Write a file of contents of three topics on two sites; pages of a topic change together."""
     rng = np.random.default_rng(seed)
     sweeps = rng.random((weeks + 1, len(TOPICS))) < 0.3
     lines = []

@@ -1,4 +1,4 @@
-"""A crawl and a replay of one web, planned by one policy and noted side by side."""
+"""A crawl and a replay of one web by the same policy, whose plans tests compare."""
 
 import dataclasses
 from collections.abc import Collection
@@ -25,25 +25,25 @@ from training.replaying.prepared import CrawlChoices, prepare_for
 SITES, DIRECTORIES, PAGES_OF_DIRECTORY = 3, 3, 6
 PAGES = SITES * DIRECTORIES * PAGES_OF_DIRECTORY
 KEYS: npt.NDArray[np.uint64] = np.arange(PAGES, dtype=np.uint64)
-"""Numbers of the pages, so that a crawl and a replay draw alike."""
+"""Keys of the pages: their numbers, so that a crawl and a replay draw alike."""
 SITE: npt.NDArray[np.int32] = np.arange(PAGES, dtype=np.int32) // (DIRECTORIES * PAGES_OF_DIRECTORY)
 NAMES = [f"d{page // PAGES_OF_DIRECTORY % DIRECTORIES}/{page}.html" for page in range(PAGES)]
 URLS = [f"http://h{site}.example/{name}" for site, name in zip(SITE.tolist(), NAMES, strict=True)]
 SIZE_BYTES: npt.NDArray[np.int64] = np.array([0, 90, 700, 2_000, 2_100])[np.arange(PAGES) * 7 % 5]
-"""Bodies of the pages in cycle 1; of some pages nothing is known."""
+"""Sizes of the pages in cycle 1; 0: unknown."""
 LATENCY_MS: npt.NDArray[np.int64] = 30 + np.arange(PAGES) * 13 % 400
 WARMUP = 2
 OF_CHANGES = (
     *(name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}),
     *measured.TERMINALS,
 )
-"""Terminals that a history of changes tells, where it is of a crawl."""
+"""Terminals that a replay computes from changes, sizes, download times and fingerprint bits."""
 CYCLE_STEP = 0xD1342543DE82EF95
 """Factor of the cycle in `scrapy_gp4c.scoring.ranking.draw_salt`."""
 
 
 def related_changes(seed: int, cycles: int) -> npt.NDArray[np.bool_]:
-    """Pages with rates of their own, whose directories and sites change together now and then."""
+    """Random changes of the pages, some of whole directories and sites together: bool ``[cycles, PAGES]``."""
     rng = np.random.default_rng(seed)
     alone = rng.random((cycles, PAGES)) < rng.beta(0.4, 2.0, PAGES)
     directory = np.arange(PAGES) // PAGES_OF_DIRECTORY
@@ -54,7 +54,7 @@ def related_changes(seed: int, cycles: int) -> npt.NDArray[np.bool_]:
 
 
 class Plan(NamedTuple):
-    """What was chosen in a round, and what every candidate looked like, as bytes."""
+    """Pages chosen in a round with their scores, and terminals of every candidate; floats as bytes."""
 
     pages: list[int]
     scores: bytes
@@ -62,15 +62,17 @@ class Plan(NamedTuple):
     terminals: dict[str, bytes]
 
 
-class Noting:
-    """Plans as another policy does, and notes it; ``names``: terminals of every candidate too."""
+class NotingPolicy:
+    """Policy that plans as `policy` does, and appends every plan to `plans`.
+
+    ``names``: terminals of all candidates to note.
+    """
 
     def __init__(self, policy: Policy, plans: list[Plan], names: Collection[str]) -> None:
         self.policy, self.name, self.rounds = policy, policy.name, policy.rounds
         self.plans, self.names = plans, names
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Plan a round."""
         chosen = self.policy.plan(round, evidence)
         candidates: list[int] = []
         values: dict[str, list[bytes]] = {}
@@ -87,11 +89,11 @@ class Noting:
 
 
 def noting(text: str, plans: list[Plan], names: Collection[str] = ()) -> PolicyChoice:
-    """The policy of a text, noted; with ``names`` as if a user's own, which may read all columns."""
+    """Choice of a `NotingPolicy`; with ``names`` it has a dotted path, so that it may read all columns."""
     choice = table.load(text)
 
-    def make(settings: PolicySettings) -> Noting:
-        return Noting(choice.make(settings), plans, names)
+    def make(settings: PolicySettings) -> NotingPolicy:
+        return NotingPolicy(choice.make(settings), plans, names)
 
     return PolicyChoice("tests.support.live_replay.noting" if names else text, make)
 
@@ -102,14 +104,14 @@ def settings_of(settings: dict[str, Any]) -> Settings:
 
 
 def fingerprints(changed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
-    """Fingerprints of all pages, from the first cycle of a crawl on."""
+    """Fingerprints of all pages in cycles 1, 2, ... of a crawl."""
     return texts_of(changed, np.random.default_rng(0))
 
 
 def crawled(
     path: Path, changed: npt.NDArray[np.bool_], settings: dict[str, Any], names: Collection[str] = ()
 ) -> list[Plan]:
-    """Plans of a crawl into the store at `path` that chose by score: the first cycle sets the copies."""
+    """Crawl into the store at `path`; return the plans of rounds that had pages to choose from."""
     plans: list[Plan] = []
     loaded = settings_of(settings)
     texts = fingerprints(changed)
@@ -119,7 +121,7 @@ def crawled(
 
 
 def replayed(history: ChangeHistory, settings: dict[str, Any], names: Collection[str] = ()) -> list[Plan]:
-    """Plans of a replay, with the draws of a crawl that was one cycle further."""
+    """Plans of a replay with the draws of `crawled`, whose cycle numbers are 1 higher."""
     plans: list[Plan] = []
     loaded = settings_of(settings)
     seed = (loaded.seed + CYCLE_STEP * pow(GOLDEN, -1, 2**64)) % 2**64
@@ -131,14 +133,14 @@ def replayed(history: ChangeHistory, settings: dict[str, Any], names: Collection
 
 
 def weigh(path: Path, weight: npt.NDArray[np.float64]) -> None:
-    """Make a store that has the pages, with weights."""
+    """Make a store of all pages with weights."""
     with Store(path) as store:
         store.add_pages((int(key), {"url": url}) for key, url in zip(KEYS, URLS, strict=True))
         store.weights.put(np.arange(PAGES), weight)
 
 
 def truth(changed: npt.NDArray[np.bool_], weight: npt.NDArray[np.float64] | None = None) -> ChangeHistory:
-    """The web as a history."""
+    """The web that `crawled` visits, as a history."""
     texts = fingerprints(changed)
     return ChangeHistory(
         changed,

@@ -60,11 +60,9 @@ class Site(Resource):
         return {path for method, path in self.log if method == "GET"}
 
     def close(self) -> Deferred[object]:
-        """Stop listening."""
         return DeferredList([port.stopListening() for port in self._ports])
 
     def render(self, request: Request) -> bytes | int:
-        """Serve one request."""
         path = request.uri.decode("latin-1")
         self.log.append((request.method.decode(), path))
         page = self.pages.get(path, self.pages.get(path.partition("?")[0]))
@@ -91,59 +89,55 @@ def html(text: str, links: Iterable[str] = (), title: str = "A page") -> str:
 
 ADDONS = {"scrapy_gp4c.Addon": 500}
 QUIET = {"TELNETCONSOLE_ENABLED": False, "LOGSTATS_INTERVAL": 0, "CONCURRENT_ITEMS": 4}
-"""Scrapy starts so many tasks for each response, a hundred where nothing is set."""
+"""Settings of small crawls. Scrapy starts CONCURRENT_ITEMS tasks for each response, by default a hundred."""
 
 
 class Listed(Spider):
-    """Visits its start pages, and wants nothing of them."""
+    """Visits its start pages, and yields nothing."""
 
     name = "listed"
 
     def parse(self, response: object) -> None:
-        """Want nothing."""
+        """Yield nothing."""
 
 
 class Pages(Spider):
-    """Requests the pages of `urls`, or else of its `site`, and wants nothing of them."""
+    """Requests all pages of its `site`, if it has one, else `urls`; yields nothing."""
 
     name = "pages"
     urls: Iterable[str] = ()
     site: Site | None = None
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the pages."""
         for url in map(self.site.url, self.site.pages) if self.site else self.urls:
             yield scrapy.Request(url, errback=self.failed)
 
     def parse(self, response: Any) -> Any:
-        """Want nothing."""
+        """Yield nothing."""
 
     def failed(self, failure: Any) -> None:
-        """Take note of a failure."""
+        """Yield nothing for a failed request."""
 
 
 class Follower(Pages):
-    """Requests the pages and follows all of their links, and so on."""
+    """Requests the pages of `Pages`, and follows all links."""
 
     name = "follower"
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Follow the links."""
         yield from response.follow_all(css="a")
 
 
 class LinkFollower(Spider):
-    """Requests one page and follows all links of HTML."""
+    """Requests the page `url`, and follows all links of HTML pages."""
 
     name = "linked"
     url = ""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the first page."""
         yield scrapy.Request(self.url)
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Follow the links."""
         if "html" in str(response.headers.get("Content-Type")):
             yield from response.follow_all(css="a")
 
@@ -158,7 +152,7 @@ class UnsharedSettings(Settings):
 async def stock_crawl(
     spider: type[Spider], settings: dict[str, Any] | None = None, **arguments: Any
 ) -> Crawler:
-    """Run a spider as if we did not exist; returns the finished crawler."""
+    """Run a spider without the add-on; returns the finished crawler."""
     crawler = Crawler(spider, UnsharedSettings({**QUIET, **(settings or {})}))
     await deferred_from_coro(crawler.crawl_async(**arguments))
     return crawler
@@ -173,14 +167,14 @@ async def crawl(
 
 
 def stats(crawler: Crawler) -> dict[str, Any]:
-    """Return our stats of a finished crawl, without their prefix."""
+    """Stats of the add-on after a crawl, without the prefix ``gp4c/``."""
     assert crawler.stats is not None
     collected = crawler.stats.get_stats()
     return {key.removeprefix("gp4c/"): value for key, value in collected.items() if key.startswith("gp4c/")}
 
 
 def outcomes(path: Path, cycle: int) -> dict[str, list[str]]:
-    """Outcomes of a folded cycle's visits by path of the URL: a list with one entry is as it should be."""
+    """URL's path -> outcomes of its visits in a finished cycle; more than one shows a double visit."""
     with Store(path, readonly=True) as store:
         visits = [visits for number, visits in store.visits() if number == cycle]
         merged = np.concatenate(visits) if visits else np.empty(0, [("page", "u4"), ("outcome", "u1")])

@@ -16,11 +16,10 @@ from scrapy_gp4c.commands.monitor import (
 from scrapy_gp4c.store.opening import open_store
 
 
-class Impatient(RealClock):
-    """Looks at everything more often."""
+class ImpatientClock(RealClock):
+    """Clock that waits at most 20 ms, so that the monitor looks often."""
 
     def wait(self, wake_ups: WakeUps, seconds: float) -> None:
-        """Wait shortly."""
         super().wait(wake_ups, min(seconds, 0.02))
 
 
@@ -32,10 +31,14 @@ class Printer(Listener):
 
 
 def monitor(store_path: str, log: str, cycles: str, seconds: str) -> int:
-    """Monitor until so many cycles are finished."""
+    """Monitor until the store has ``cycles`` finished cycles; each crawl takes ``seconds``."""
     command = [sys.executable, "-m", "tests.support.monitored_crawl", store_path, log, seconds]
     running = Monitor(
-        Path(store_path), lambda: Process(command), Schedule(0.05), Printer(0.05, 0.0, False), Impatient()
+        Path(store_path),
+        lambda: Process(command),
+        Schedule(0.05),
+        Printer(0.05, 0.0, False),
+        ImpatientClock(),
     )
     signal.signal(signal.SIGTERM, lambda *_: running.stop())
     done = 0

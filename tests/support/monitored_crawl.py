@@ -9,7 +9,7 @@ from scrapy_gp4c.store.opening import open_store
 
 
 def crawl(store_path: str, log: str, seconds: str) -> None:
-    """Run one cycle, or go on with it; the log tells when the store was held, and by whom."""
+    """Run a cycle or continue the open one; log process id and cycle when the store opens and closes."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # the cycle stays open, as at a shutdown
     with open_store(store_path) as store, open(log, "a", encoding="utf-8") as report:
         cycle = store.open_cycle or store.begin_cycle({"started": time.time()})

@@ -8,7 +8,7 @@ from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 
 @st.composite
 def blocks_of_pages(draw: st.DrawFn, least: int = 0) -> Columns:
-    """Any bytes at all, as columns, or few and small numbers, or one; no NaN, which equals nothing."""
+    """Columns of ``least`` to 5 rows: each random bytes, small numbers or one repeated value, without NaN."""
     rows = draw(st.integers(least, 5))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     columns = {}

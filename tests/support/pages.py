@@ -15,8 +15,8 @@ def experiment(directory: Path, gain: float = 0.05) -> Path:
     return directory
 
 
-class Page_(HTMLParser):  # noqa: N801 (a reader of pages, not a page)
-    """What a page refers to, and whether its elements are closed in order."""
+class ReportParser(HTMLParser):
+    """Collects a report's ids, links and loaded files, and checks that elements are closed in order."""
 
     EMPTY = frozenset(("meta", "link", "br", "path", "circle", "rect"))
 
@@ -29,7 +29,6 @@ class Page_(HTMLParser):  # noqa: N801 (a reader of pages, not a page)
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an element."""
         for name, value in attrs:
             if name == "id":
                 self.ids.append(str(value))
@@ -41,14 +40,14 @@ class Page_(HTMLParser):  # noqa: N801 (a reader of pages, not a page)
             self.stack.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Check that it closes the last one opened."""
+        """Check that the element is the last one opened."""
         if tag not in self.EMPTY:
             assert self.stack.pop() == tag
 
 
-def check(text: str) -> Page_:
-    """A report is well formed, self-contained, and explains every term it uses."""
-    page = Page_(text)
+def check(text: str) -> ReportParser:
+    """Check that a report is well formed, self-contained and explains its terms; return it parsed."""
+    page = ReportParser(text)
     assert not page.stack
     assert page.loads == ["data:,"]  # the icon that browsers ask for otherwise
     assert "<script" not in text

@@ -1,4 +1,4 @@
-"""Policies of the tests' own: one that depends on what a cycle finds, and those that break the contract."""
+"""Policies for tests: some depend on what a cycle finds, some break the contract; evidence in memory."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ HOST_PAGES = 10
 
 
 class ChangedHosts:
-    """Half of the budget by score; the rest by score too, on hosts where the first half found changes."""
+    """Visits half of the budget by score, then the best on hosts where these visits found changes."""
 
     name = "changed_hosts"
     rounds = 2
@@ -26,7 +26,6 @@ class ChangedHosts:
         self.settings = settings
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Plan one of the two rounds."""
         scores_of = scored_by(self.settings, round)
         if round.number == 0:
             return best_candidates(scores_of, round.remaining // 2, evidence)
@@ -36,7 +35,7 @@ class ChangedHosts:
 
 
 class _Hosts:
-    """Evidence of some hosts alone."""
+    """Evidence without the candidates of other hosts."""
 
     def __init__(self, evidence: Evidence, hosts: npt.NDArray[np.uint32]) -> None:
         self._evidence, self._hosts = evidence, hosts
@@ -52,12 +51,11 @@ class _Hosts:
 
 
 def changed_hosts(settings: PolicySettings) -> ChangedHosts:
-    """What ``GP4C_POLICY = "tests.support.policies.changed_hosts"`` names."""
     return ChangedHosts(settings)
 
 
 class Siblings:
-    """Four equal rounds: the more changes this cycle has found on its host, the earlier a page comes."""
+    """Ranks pages, in four equal rounds, by the changes that this cycle has found on their host."""
 
     name = "siblings"
     rounds = 4
@@ -66,7 +64,6 @@ class Siblings:
         self.settings = settings
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Plan one of the four rounds."""
         visits = evidence.visits()
         changes = np.bincount(visits.changed // HOST_PAGES, minlength=2**12)
 
@@ -79,12 +76,11 @@ class Siblings:
 
 
 def siblings(settings: PolicySettings) -> Siblings:
-    """What ``GP4C_POLICY = "tests.support.policies.siblings"`` names."""
     return Siblings(settings)
 
 
 class Broken:
-    """A policy whose plan is what a function makes of a sound one."""
+    """Policy that passes a valid plan through the function `spoil`."""
 
     name = "broken"
     rounds = 1
@@ -93,14 +89,13 @@ class Broken:
         self._spoil, self._settings = spoil, settings
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Plan, and spoil the plan."""
         return self._spoil(
             best_candidates(scored_by(self._settings, round), round.remaining, evidence), round
         )
 
 
 def too_many(settings: PolicySettings) -> Broken:
-    """Chooses more than the budget has left."""
+    """Policy that chooses one page more than the budget has left."""
 
     def spoil(chosen: Selection, round: Round) -> Selection:
         pages = np.arange(round.remaining + 1, dtype=np.uint32)
@@ -110,29 +105,27 @@ def too_many(settings: PolicySettings) -> Broken:
 
 
 class TooManyLater(ChangedHosts):
-    """Breaks the contract in its second round."""
+    """Policy that chooses too many pages in its second round."""
 
     name = "too_many_later"
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Plan the first round as it should be."""
         return (
             too_many(self.settings).plan(round, evidence) if round.number else super().plan(round, evidence)
         )
 
 
 def too_many_later(settings: PolicySettings) -> TooManyLater:
-    """What ``GP4C_POLICY = "tests.support.policies.too_many_later"`` names."""
     return TooManyLater(settings)
 
 
 def no_policy(settings: PolicySettings) -> object:
-    """Returns something else than a policy."""
+    """Factory of an object that is no policy."""
     return object()
 
 
 class Memory:
-    """Evidence in memory: columns, what has been visited, and what each visit would find."""
+    """Evidence in memory: state columns, the visits so far, and the outcome that each visit would have."""
 
     def __init__(
         self,
@@ -146,16 +139,15 @@ class Memory:
         self.kinds = np.empty(0, np.uint8)
         self.groupings: dict[str, Grouping] = {}
         self.popular = np.zeros(len(draws), np.uint8)
-        self.heard: int | None = None
-        """Visits whose outcomes are known; None: all."""
+        self.known_outcomes: int | None = None
+        """Number of visits whose outcomes are known; None: all."""
 
     def visit(self, chosen: Selection) -> None:
-        """Make the visits of a round."""
+        """Record the visits of a round."""
         self.visited = np.concatenate((self.visited, chosen.pages))
         self.kinds = np.concatenate((self.kinds, chosen.kinds_of_pages()))
 
     def candidates(self) -> Iterator[Block]:
-        """Yield what is not visited, in blocks."""
         for start in range(0, len(self.draws), self.block_rows):
             pages = np.arange(start, min(start + self.block_rows, len(self.draws)), dtype=np.uint32)
             pages = pages[~np.isin(pages, self.visited)]
@@ -163,47 +155,39 @@ class Memory:
             yield Block(pages, {**state, "draw": self.draws[pages]}, self.draws[pages].__getitem__)
 
     def may_visit(self, pages: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
-        """Tell what is known and not visited."""
         return (pages < len(self.draws)) & ~np.isin(pages, self.visited)
 
     def rows(self, pages: npt.NDArray[np.uint32]) -> Block:
-        """Return the columns of some pages."""
         state = {name: column[pages] for name, column in self.state.items()}
         return Block(pages, {**state, "draw": self.draws[pages]}, self.draws[pages].__getitem__)
 
     def visits(self) -> CycleVisits:
-        """Return the visits so far."""
         outcomes = np.where(self.changed[self.visited], np.uint8(CHANGED), np.uint8(UNCHANGED))
         return CycleVisits(self.visited, outcomes, self.planned().kinds).first(
-            len(self.visited) if self.heard is None else self.heard
+            len(self.visited) if self.known_outcomes is None else self.known_outcomes
         )
 
     def planned(self) -> Planned:
-        """Return the same, as it was planned."""
         kinds = self.kinds if len(self.kinds) else np.zeros(len(self.visited), np.uint8)
         return Planned(self.visited, kinds)
 
     def grouping(self, name: Name) -> Grouping:
-        """Return what the test has set."""
         return self.groupings[name]
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Return what the test has set."""
         return self.popular
 
 
-HEARD: list[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.bool_]]] = []
-"""What `Listening` was told."""
+OBSERVED: list[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.bool_]]] = []
+"""Arguments of the calls of `Listening.observe`: cycle, pages, and whether each had changed."""
 
 
 class Listening(TopK):
-    """The highest scores, and an ear for what every cycle found."""
+    """Policy `top_k` with a method `observe`, to which a replay reports every cycle."""
 
     def observe(self, cycle: int, pages: npt.NDArray[np.int64], changed: npt.NDArray[np.bool_]) -> None:
-        """Note it."""
-        HEARD.append((cycle, pages.copy(), changed.copy()))
+        OBSERVED.append((cycle, pages.copy(), changed.copy()))
 
 
 def listening(settings: PolicySettings) -> Listening:
-    """What ``--policy tests.support.policies.listening`` names."""
     return Listening(settings)

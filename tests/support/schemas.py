@@ -26,7 +26,7 @@ DOCUMENTS: Final[dict[str, Any]] = {
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
-    """The JSON schema of a type: a record, a plain type, a list, a dictionary by names, or a choice."""
+    """The JSON schema of a type: a dataclass, a typed dictionary, a plain type, a list, a dict or a union."""
     if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
         hints = typing.get_type_hints(kind)
         return {
@@ -56,7 +56,7 @@ def document(action: str) -> dict[str, Any]:
 
 
 def checked(action: str, text: str) -> Any:
-    """What an action printed, held against the schema in the documentation."""
+    """Parse what an action printed, and validate it by the schema in docs/schemas."""
     document = json.loads(text)
     Draft202012Validator(json.loads((FOLDER / f"{action}.json").read_text("utf-8"))).validate(document)
     return document

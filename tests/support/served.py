@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @contextmanager
 def served(page_at: Callable[[str], str | None], headers: Mapping[str, str] = {}) -> Iterator[str]:
-    """Address of a server of this machine; ``page_at``: HTML of a path, None: 404."""
+    """Serve pages on loopback; yields the URL. ``page_at``: HTML of a path, None: 404."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

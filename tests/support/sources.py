@@ -8,7 +8,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("scrapy_gp4c", "training")
-"""What a wheel holds."""
+"""Packages in a wheel."""
 
 
 def sources(*folders: str) -> dict[str, Path]:
