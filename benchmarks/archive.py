@@ -3,7 +3,7 @@
     python -m benchmarks.archive [--pages 1000]
 
 Pages of 10 KB (1,500 words) and of 2 KB are read as the crawl reads them, without an archive and with one: a
-first version of each, then a second in which one word is another. The archive is a file on the disk, as in a
+first version of each, then a second with one word more. The archive is a file on the disk, as in a
 crawl. Processor time; the lowest of several rounds counts. A page that stays the same costs a look-up.
 """
 
@@ -27,7 +27,7 @@ SIZES = {300: "2 KB", 1_500: "10 KB"}
 
 
 def responses(words: int, pages: int, changed: bool) -> list[HtmlResponse]:
-    """The pages of the site of `benchmarks.server`; ``changed``: one word of each is another."""
+    """The pages of the site of `benchmarks.server`; ``changed``: each with one word more."""
     server.WORDS_PER_PAGE = words
     bodies = [body.replace(b"</p>", b" anew</p>", 1) if changed else body for body in server._pages(pages)]
     return [HtmlResponse(f"http://site/{number}", body=body) for number, body in enumerate(bodies)]
@@ -69,7 +69,7 @@ ROUNDS = 5
 
 
 def main() -> int:
-    """Print what it costs."""
+    """Print time and bytes per page for each size of page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pages", type=int, default=1000, help="pages of the site (default: %(default)s)")
     arguments = parser.parse_args()

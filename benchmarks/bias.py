@@ -1,4 +1,4 @@
-"""Functions learned on visited pages only, against those learned on the panel.
+"""NDCG of functions learned on visited pages only, beside that of functions learned on the panel.
 
 A simulated web is crawled with t*X, a panel of 20% and 5% for the ranking. From what the crawl saw in its
 first cycles, functions are learned; each is then judged on the full truth of the cycles after, which no
@@ -31,7 +31,7 @@ SETTINGS = {"GP4C_SCORE_FUNCTION": "t*X", "GP4C_PANEL": 0.2, "GP4C_BUDGET": 0.25
 
 
 def histories(truth: ChangeHistory, seed: int) -> dict[str, ChangeHistory]:
-    """Crawl `truth` for `SEEN_CYCLES` cycles, and return the histories that can be made of it, by name."""
+    """Crawl `truth` for `SEEN_CYCLES` cycles; return the histories to learn from by names of their pages."""
     rng = np.random.default_rng(seed)
     keys = rng.integers(0, 2**64, truth.pages, dtype=np.uint64)
     settings = Settings.load(ScrapySettings({**SETTINGS, "GP4C_SEED": seed}))
@@ -63,7 +63,7 @@ def learned_from(history: ChangeHistory, seed: int) -> str:
         return learn(history, choices, parallel).best.text
 
 
-def worth(truth: ChangeHistory, text: str) -> float:
+def mean_ndcg(truth: ChangeHistory, text: str) -> float:
     """Mean NDCG over the last `JUDGED_CYCLES` cycles of the truth, all pages."""
     ndcg = replay(truth, text, budget=BUDGET, metrics=["ndcg"]).ndcg
     assert ndcg is not None
@@ -81,9 +81,9 @@ def main() -> None:
         for seed in seeds:
             truth = models.generate(model, PAGES, SEEN_CYCLES + JUDGED_CYCLES, seed)
             for name, history in histories(truth, seed).items():
-                value = worth(truth, learned_from(history, seed))
+                value = mean_ndcg(truth, learned_from(history, seed))
                 rows.setdefault(name, []).append((history.changed.mean(), value))
-            rows.setdefault("t*X, not learned", []).append((np.nan, worth(truth, "t*X")))
+            rows.setdefault("t*X, not learned", []).append((np.nan, mean_ndcg(truth, "t*X")))
         print(f"{model}: learned from | changes per page and cycle | NDCG on the truth, by seed | mean")
         for name, values in rows.items():
             shares, ndcgs = zip(*values, strict=True)

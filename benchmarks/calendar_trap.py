@@ -11,10 +11,10 @@ the calendar, from the first cycle on, and without. The calendar is
 - *turning*: it shows others at every visit, so that its pages are the best hubs of all.
 
 For each: links that became known, pages of the calendar that were fetched, the delay of the other hosts' new
-pages from cycle 8 on (a page never fetched counts until the end), and the peaks of a crawl's resident memory:
-all of it, and what is its own, without mapped files such as the store, whose pages the system takes back when
-it needs them. Targets: at most one cycle more than without, and at most 32 MB more of its own. Every crawl is
-a process of its own, as those of a crawl that recurs are.
+pages from cycle 8 on (a page never fetched counts until the end), and the peaks of a crawl's resident and
+anonymous memory. Anonymous memory is without mapped files such as the store, whose pages the system takes
+back when it needs them. Targets: at most one cycle and 32 MB of anonymous memory more than without a
+calendar. Every cycle's crawl is a process of its own.
 """
 
 import argparse
@@ -62,7 +62,7 @@ class Web:
     """Hosts in threads: 127.0.0.1 has the calendar, the others grow; ``cycle`` is set from outside."""
 
     def __init__(self, calendar: str) -> None:
-        """Serve them at one port."""
+        """``calendar``: its kind, `NONE`, `DEEP` or `TURNING`."""
         self.cycle, self.calendar = 1, calendar
         servers = serve(lambda host, path: Answer(self.page(path).encode()), SITES + 1)
         self.starts = [f"{address_of(server)}/" for server in servers]
@@ -103,7 +103,7 @@ class Row(NamedTuple):
     known: int
     """Pages of the calendar that became known."""
     fetched: int
-    """Other hosts' new pages that were visited."""
+    """Pages of the calendar that were fetched."""
     delay_cycles: float
     """Mean delay of the other hosts' new pages."""
     worst_cycles: int

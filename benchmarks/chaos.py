@@ -1,7 +1,7 @@
 """Crawls, commands and stores under kill -9, wrong clocks, power cuts, bad disks, flipped bits and lost ends.
 
-Prints the table of docs/reliability.md. All random choices come from ``--seed``. What a crawl fetched is told
-by the log of its server, what it had committed by a file that it appends to after each commit.
+Prints the table of docs/reliability.md. All random choices come from ``--seed``. The log of the server has
+what a crawl fetched; a file to which it appends after each commit has what it committed.
 """
 
 import argparse
@@ -48,7 +48,7 @@ TROUBLE: Final[dict[str, tuple[int, Callable[..., Count]]]] = {
     "signals to monitors": (60, signalled_monitors),
     "torn queues of a JOBDIR": (60, partial(killed_crawls, jobdir=True, torn=True)),
 }
-"""Name of a kind of trouble -> how many times it is made, and the function that makes it."""
+"""Kind of trouble -> how many times it is made, and the function that makes it."""
 HEADER: Final = ("trouble", "times", "lost", "doubled", "silent", "hangs", "tracebacks, signals", "")
 
 

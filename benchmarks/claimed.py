@@ -23,7 +23,7 @@ from training.replaying.metrics import TRIO
 
 
 def claims_of(history: ChangeHistory, share: float, noise: float, seed: int) -> npt.NDArray[np.void]:
-    """True claims about a share of the pages, and random ones about others: dtype `DATED_CLAIM`."""
+    """True claims about ``share`` of the pages, random ones about ``noise``: dtype `DATED_CLAIM`."""
     random = np.random.default_rng(seed)
     draw = random.random(history.pages)
     claimed = history.changed & (draw < share)
@@ -33,7 +33,7 @@ def claims_of(history: ChangeHistory, share: float, noise: float, seed: int) -> 
 
 
 def ages_of(history: ChangeHistory, path: Path, liars: float, seed: int) -> npt.NDArray[np.void]:
-    """Ages at first sight as claims that are read before cycle 1: dtype `DATED_CLAIM`."""
+    """Ages at first sight, as claims read before cycle 1 (dtype `DATED_CLAIM`); share ``liars``: age 0."""
     first_sight = first_sight_beside(path)
     assert first_sight is not None
     ages = read_first_sight(first_sight, history).claims

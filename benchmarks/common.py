@@ -96,7 +96,7 @@ def follow_links(starts: Sequence[str], settings: Mapping[str, Any]) -> None:
 
 
 class Answer(NamedTuple):
-    """Answer of a server: HTML, or XML where the path ends so, unless ``headers`` name another type."""
+    """Answer of a server: by default XML for paths that end in ``.xml``, else HTML."""
 
     body: bytes
     status: int = 200
@@ -169,17 +169,14 @@ def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def printed(value: float, form: str) -> float:
-    """Return a number as a row of a table shows it; ``form``: such as ``.3f`` or ``.0%``.
-
-    A verdict under a table is computed from these: whoever reads the rows comes to the same one.
-    """
+    """Round a number as ``form`` (``.3f``, ``.0%``) prints it: verdicts follow from printed rows."""
     text = format(value, form).replace(",", "")
     return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
-def exit_code(*held: bool) -> int:
-    """Exit code of a benchmark: 0 if all targets are held, else 1."""
-    return 0 if all(held) else 1
+def exit_code(*are_held: bool) -> int:
+    """Exit code of a benchmark: 0 if all targets are met, else 1."""
+    return 0 if all(are_held) else 1
 
 
 def verdict(name: str, value: float, target: float, *, at_least: bool) -> bool:

@@ -3,14 +3,14 @@
     python -m benchmarks.demo [--days 31]
     python -m benchmarks.demo --seeds 1 2 3 [--parts]
 
-The demo in a fresh process, as it is, its output read line by line. Targets: 30 s until the first curve, 3
-minutes for all of it, on 2 idle cores. Processor time of all its processes is told besides: two idle cores
-need half of it at least.
+The demo runs in a fresh process, and its output is read line by line. Targets: 30 s until the first curve, 3
+minutes for all of it, on 2 idle cores. Printed besides is the processor time of all its processes, of which
+two idle cores need at least half.
 
-With ``--seeds`` the demo runs on the web of each seed. It prints the means over days and seeds, with the
-least and the most lead of each crawl over the default on a web, and how many times as many changes the
-default finds. With ``--parts`` the other crawls go by the default without one of its parts each, instead of
-``age`` and ``random``.
+With ``--seeds`` the demo runs on the web of each seed. It prints means over days and seeds, the least and the
+largest lead of each crawl over the default on a web, and how many times as many changes the default finds.
+With ``--parts`` the other crawls use the default function without one of its parts, instead of ``age`` and
+``random``.
 """
 
 import argparse
@@ -38,13 +38,13 @@ PARTS = {
     "near": (" * near", ""),
     "surprise_site": (" * sqrt(surprise_site)", ""),
 }
-"""Name of a part of the default function -> the part's text, and the text in its place without it."""
+"""Part of the default function -> its text, and the text that replaces it."""
 
 KEYS = ("change_rate", "ndcg", "current")
 
 
-def take_parts() -> None:
-    """Replace the demo's compared crawls: each is by the default function without one of its `PARTS`."""
+def compare_parts() -> None:
+    """Replace the demo's compared crawls by crawls with the default function less one of its `PARTS` each."""
     for name in set(demo.CRAWLS) - {DEFAULT}:
         del demo.CRAWLS[name]
     for name, (part, other) in PARTS.items():
@@ -56,7 +56,7 @@ def take_parts() -> None:
 
 
 def days_of(seed: int, days: int, directory: str) -> list[dict[str, str]]:
-    """Rows of the demo's table of the days with the budget, on the web of a seed."""
+    """Run the demo on the web of ``seed``; return the rows of its table from `FIRST_RANKED_DAY` on."""
     arguments = ["--seed", str(seed), "--days", str(days), "--port", "0", "--output", directory]
     if code := demo.main(arguments):
         sys.exit(code)
@@ -64,8 +64,8 @@ def days_of(seed: int, days: int, directory: str) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(table, delimiter="\t") if int(row["day"]) >= FIRST_RANKED_DAY]
 
 
-def on_webs(seeds: list[int], days: int) -> int:
-    """Print what the demo's crawls find on the webs of some seeds."""
+def print_means(seeds: list[int], days: int) -> int:
+    """Run the demo with each seed, and print means and leads of its crawls."""
     means = {name: np.zeros((len(KEYS), len(seeds))) for name in demo.CRAWLS}
     changes = {name: np.zeros(len(seeds)) for name in demo.CRAWLS}
     for column, seed in enumerate(seeds):
@@ -99,9 +99,9 @@ def main() -> int:
     options = parser.parse_args()
     print(machine())
     if options.parts:
-        take_parts()
+        compare_parts()
     if options.parts or options.seeds:
-        return on_webs(options.seeds or [1, 2, 3], options.days)
+        return print_means(options.seeds or [1, 2, 3], options.days)
     curve_s = None
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-u", "-m", "example_project.demo", "--days", str(options.days)]

@@ -4,7 +4,7 @@
 
 - *sitemap*, *start page*: 100 pages, two new ones in every cycle, budget 5%; a SitemapSpider, a CrawlSpider.
   A seventh of the pages changes in every cycle;
-- *list*: so many start URLs that link to nothing, whose pages change at rates of their own, budget 5%.
+- *list*: `LISTED` start URLs that link to nothing, whose pages change at rates of their own, budget 5%.
 
 For each share: new pages of cycle 2 and later that were fetched in the cycle in which they appeared, the mean
 delay in cycles (pages never fetched count until the end), visits for discovery from cycle 6 on as a share of
@@ -33,7 +33,7 @@ class Web:
     """A site in a thread; ``cycle`` is set from outside."""
 
     def __init__(self) -> None:
-        """Serve it."""
+        """Start the server."""
         self.cycle = 1
         self.rate = np.random.default_rng(7).beta(0.5, 2.0, LISTED)
         (server,) = serve(lambda host, path: Answer(self.page(path).encode()))
@@ -58,7 +58,7 @@ class Web:
 
 
 def crawls(kind: str, share: float, cycles: int, folder: str) -> None:
-    """Run all cycles of one row; for a fresh process."""
+    """Run all cycles of one row of the table, in a fresh process."""
     from scrapy import Spider
     from scrapy.crawler import CrawlerRunner
     from scrapy.linkextractors import LinkExtractor

@@ -43,12 +43,13 @@ GROWTH, CPU_GROWTH, CPU_SHARE, OWNER_MS, TURN_MS = 7.2, 1.6, 0.9, 0.4, 50.0
 LATENCY_S = 1.0
 HOSTS = 32
 PLANNED = NAMED[DEFAULT].expression.replace(" * size_lift ** 0.25", "")
-"""The default without what chance decides: the demo's web draws sizes with each answer, and rounds, left
-out too, begin when some visits of the one before are still under way."""
+"""The default function without ``size_lift``: the demo's web draws page sizes with every answer, so that two
+crawls of it would differ. `equality` leaves out rounds too: they begin before all visits of the last one
+end."""
 
 
 TIMES: list[tuple[float, float]] = []
-"""Wall-clock and processor time in s at each response of this process; a spider's attributes travel."""
+"""Wall-clock and processor time in s at each response of this process."""
 TURNS_S: list[float] = []
 """Processor time of this process in s, between successive samples by its reactor."""
 
@@ -57,7 +58,6 @@ class Answering(BaseDownloadHandler):
     """Download handler that answers at once with an empty response."""
 
     async def download_request(self, request: Request) -> Response:
-        """Return an empty response."""
         return Response(request.url)
 
 
@@ -67,13 +67,13 @@ class Listed(Spider):
     name = "listed"
 
     def __init__(self, port: str, pages: str, work_ms: str = "0", links: str = "30", **kwargs: Any) -> None:
-        """Take texts, as from a command line."""
+        """Arguments are texts, as on a command line; ``work_ms``: processor time of a callback."""
         super().__init__(**kwargs)
         self.port, self.pages, self.work_ms, self.links = port, pages, work_ms, links
 
     @classmethod
     def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Self:
-        """Note the times of an owner's crawl."""
+        """Connect the signals by which the owner notes and writes its times."""
         self = super().from_crawler(crawler, *args, **kwargs)
         crawler.signals.connect(self._note, signals.response_received)
         crawler.signals.connect(self._write, signals.spider_closed)
@@ -113,10 +113,10 @@ class Listed(Spider):
 def crawl(
     folder: Path, fetchers: int, port: int, settings: dict[str, Any], **arguments: Any
 ) -> tuple[list[float], float]:
-    """Crawl with fetchers, none: in one process.
+    """Crawl once with so many fetchers, for 0 in one process.
 
-    Returns pages, seconds, the owner's processor seconds and its longest turn in ms; and the fetchers'
-    processor seconds.
+    Returns a list of pages, seconds, the owner's processor seconds and its longest turn in ms; and the
+    processor seconds of the fetchers.
     """
     machines = ManyMachines(folder, ["benchmarks.fetchers"])
     try:
@@ -143,11 +143,11 @@ SCRAPY_ALONE: dict[str, Any] = {
     "ADDONS": {}, "DOWNLOAD_HANDLERS": {"http": "benchmarks.fetchers.Answering"}, "CONCURRENT_ITEMS": 1,
     "DOWNLOADER_MIDDLEWARES_BASE": {}, "SPIDER_MIDDLEWARES_BASE": {}, "CONCURRENT_REQUESTS": 3_200,
 }  # fmt: skip
-"""Settings of a crawl that does as little as an owner's could."""
+"""Settings of a crawl by Scrapy alone that does the least work which an owner could do."""
 
 
 def growth(counts: list[int], folder: Path) -> bool:
-    """Print pages per second by number of fetchers."""
+    """Print pages per second by number of fetchers; return whether the target holds."""
     hosts, pace = [f"127.0.0.{1 + number}" for number in range(HOSTS)], Pace.at_once()
     pace.delay_s.value = LATENCY_S
     speeds = {}
@@ -164,7 +164,7 @@ def growth(counts: list[int], folder: Path) -> bool:
 
 
 def cpu(folder: Path, pages: int = 1_500) -> bool:
-    """Print what a visit costs."""
+    """Print pages per second and processor time per visit; return whether the targets hold."""
     hosts = [f"127.0.0.{1 + number}" for number in range(HOSTS)]
     common = {"CONCURRENT_REQUESTS": 32, "LOG_LEVEL": "WARNING"}
     with server(pages // HOSTS, hosts) as port:
@@ -184,7 +184,7 @@ def cpu(folder: Path, pages: int = 1_500) -> bool:
 
 
 def equality(counts: list[int], folder: Path, days: int) -> bool:
-    """Crawl days of the demo's web by one process and by fetchers; print whether they are the same."""
+    """Crawl days of the demo's web by one process and by fetchers; return whether their results are equal."""
     states = {}
     options = argparse.Namespace(port=0, seed=1, hosts=3)
     for count in (0, *counts):
@@ -223,7 +223,7 @@ DELAY_S = 0.8
 
 
 def chaos(folder: Path, faults: int, seed: int) -> bool:
-    """Crawl while ``faults`` faults are made, in as many cycles as that takes; print what held."""
+    """Crawl as many cycles as it takes to make ``faults`` faults; return whether all targets hold."""
     rng = random.Random(seed)
     machines = ManyMachines(folder / "chaos", ["tests.support.fetched_crawl", "benchmarks.fetchers"])
     module, pages = "tests.support.fetched_crawl", 15 * HOSTS
@@ -292,7 +292,7 @@ def _difference(one: Any, other: Any) -> str:
 
 
 def _state(machines: ManyMachines, days: int) -> dict[str, Any]:
-    """Plans, visits, columns and items, but for times and who found whom first."""
+    """Visits, page columns and items, without times and finders, which differ between equal crawls."""
     with open_store(machines.store, readonly=True) as store:
         urls = [request["url"] for request in store.requests(range(store.pages))]
         visits = []

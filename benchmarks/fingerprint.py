@@ -41,17 +41,16 @@ LETTERS = "aabcdeeefghiilmnoooprssttuv"
 
 
 def plain_simhash(response: HtmlResponse) -> int:
-    """Return the 64-bit SimHash of the same shingles: what a threshold of 3 was published for."""
+    """Return the 64-bit SimHash of the same shingles, for which a threshold of 3 was published."""
     hashes = shingle_hashes(normalise(page_text(response)))
     digests = {str(number): int(value).to_bytes(8, "big") for number, value in enumerate(hashes)}
     return int(simhash.Simhash(list(digests), hashfunc=lambda name: digests.get(name.decode(), b"")).value)
 
 
 class Page:
-    """A generated article: what may change, and what only looks as if."""
+    """A generated article with content that may change, and noise such as time stamps and ads."""
 
     def __init__(self, dice: Random, words: int) -> None:
-        """Write a page of so many words."""
         self.dice = dice
         self.vocabulary = ["".join(dice.choices(LETTERS, k=dice.randint(2, 9))) for _ in range(2000)]
         self.headline = self.sentence(6)
@@ -62,11 +61,10 @@ class Page:
         self.gap, self.swapped, self.views = "\n", False, None
 
     def sentence(self, words: int = WORDS_PER_SENTENCE) -> str:
-        """Return a sentence of that many words."""
         return " ".join(self.dice.choices(self.vocabulary, k=words)).capitalize() + "."
 
     def change(self, what: str) -> None:
-        """Change one thing about the page."""
+        """Change one part of the page or its noise, named as in `generated`."""
         dice = self.dice
         if what == "price":
             while (price := f"{dice.randint(1, 999)}.{dice.randrange(100):02d}") == self.price:
@@ -90,7 +88,6 @@ class Page:
             self.views = dice.randrange(10**4)
 
     def response(self) -> HtmlResponse:
-        """Return the page as it is served."""
         gap = self.gap
         link = f'<a class="x" href="/n?sid={self.session}">'
         if self.swapped:
@@ -171,7 +168,7 @@ def served(days: int) -> None:
 
 
 def real_edits(path: Path) -> bool:
-    """Print how many edits of real texts are found: lines of JSON, ``versions`` from a cycle to a text."""
+    """Print how many edits are found in an xz file of contents; return whether the target holds."""
     edits: Counter[tuple[bool, bool]] = Counter()
     with lzma.open(path, "rt") as lines:
         for line in lines:
@@ -187,7 +184,7 @@ def real_edits(path: Path) -> bool:
 
 
 def speed() -> None:
-    """Print the time per page beside that of a spider that reads its links; medians of 15 pairs."""
+    """Print the time per page beside Scrapy's time to extract its links; medians of 15 pairs."""
     print("\nTime per page, and as a share of Scrapy's own response.css('a::attr(href)') on it:")
     for size, words in ((10_000, 1200), (170_000, 22_000)):
         body = Page(Random(1), words).response().body[:size]
@@ -212,7 +209,7 @@ def speed() -> None:
 
 
 def hostile() -> bool:
-    """Print the time of each hostile text, and what doubling it costs; tell whether both targets hold."""
+    """Print the time of each hostile text, and what doubling it costs; return whether both targets hold."""
     print(f"\nHostile texts of {MAX_TEXT_CHARACTERS:,} bytes; beside, how much longer than half of it:")
 
     def seconds(text: str) -> float:

@@ -7,10 +7,9 @@ code that is empty at the beginning: 80 pages and 10 cycles, 80 pages and 40 cyc
 cycles. Then each once more. Imports are part of it. Where other processes have the cores (processor time
 below 0.9 of the wait), processor time decides.
 
-`training.learn` on the second and the third, until it tells of the first generation of its first run; that of
-all five follows, and has no target. With an empty cache, and
-with what a whole run, of two generations, has compiled. Its workers use both cores, beside what compiles: the
-wait counts, which needs idle ones.
+`training.learn` on the second and the third, with an empty cache, and with the code that a run of two
+generations has compiled: until it prints the first generation of its first evolution run; that of all five
+runs has no target. Its workers and the compilation use both cores, so the wait counts, which needs idle ones.
 """
 
 import os
@@ -53,15 +52,15 @@ def learning_of(path: Path, cache: Path) -> tuple[list[str], dict[str, str]]:
     return command, {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
 
 
-def learn_a_little(path: Path, cache: Path) -> None:
-    """A whole learning run, which leaves all compiled code that one takes."""
+def fill_cache(path: Path, cache: Path) -> None:
+    """Do a short learning run, which leaves all code that learning compiles in ``cache``."""
     command, environment = learning_of(path, cache)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.run([*command, "--generations", "2"], env=environment, check=True, **quiet)
 
 
 def first_generation_s(path: Path, cache: Path) -> tuple[float, float]:
-    """Waits for the first generation of the first run, and of all; learning ends there."""
+    """Waits until learning prints its first generation, of the first evolution run and of all."""
     command, environment = learning_of(path, cache)
     began_s = perf_counter()
     with subprocess.Popen(
@@ -76,7 +75,7 @@ def first_generation_s(path: Path, cache: Path) -> tuple[float, float]:
                     first_s = first_s or waited_s
                     if not line.partition(":")[0].endswith("seeds"):
                         return first_s, waited_s
-            raise RuntimeError(f"{' '.join(command)} told of no generation")
+            raise RuntimeError(f"{' '.join(command)} printed no generation")
         finally:
             os.killpg(learning.pid, signal.SIGKILL)
 
@@ -105,7 +104,7 @@ def main() -> int:
             cache = Path(directory, f"cache-{path.stem}")
             for time in ("with an empty cache", "again"):
                 if time == "again":
-                    learn_a_little(path, cache)
+                    fill_cache(path, cache)
                 waited_s, all_s = first_generation_s(path, cache)
                 name = f"training.learn of {path.stem} {time}"
                 holds &= verdict(f"{name}, first generation, s", waited_s, GENERATION_S, at_least=False)

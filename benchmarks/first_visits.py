@@ -48,7 +48,7 @@ ORDERS: Final = {
 """Name of an order of first visits -> score function for ``GP4C_NEW_PAGE_FUNCTION``."""
 AFTER: Final = (5, 10, 20)
 LEARNED: Final = ("hub", "new_page")
-"""Kinds of functions with a file of their own beside that of the score function."""
+"""Suffixes of the score files that ``--jointly`` writes beside that of the score function."""
 
 
 def readable(function: str, grown: GrowthHistory) -> bool:
@@ -59,7 +59,7 @@ def readable(function: str, grown: GrowthHistory) -> bool:
 
 
 def coverage(grown: GrowthHistory, crawl: GrowthCrawl, function: str, cap: int, seeds: int) -> list[float]:
-    """Weighted coverage after some cycles, means of the seeds."""
+    """Weighted coverage after each of `AFTER` cycles, means of the seeds."""
     coverages = []
     for seed in range(seeds):
         one = replace(

@@ -62,7 +62,7 @@ TROUBLE: dict[str, tuple[int, dict[str, str], str]] = {
     "503": (503, {}, "later"),
     "retry_after": (503, {"Retry-After": "1"}, "later"),
 }
-"""Way -> status, headers and text of an answer, with the path and a number that no other answer has."""
+"""Way -> status, headers and text of its answers; ``{number}`` differs in every answer."""
 TROUBLED = range(6, 10)
 WAYS = ("honest", *GAMES, *TROUBLE)
 LINKS = 100_000
@@ -88,7 +88,6 @@ class Web:
         self.starts.append(f"{self.starts[-1]}sitemap.xml")
 
     def answer(self, host: int, path: str) -> Answer:
-        """Answer to a request in this cycle."""
         way = self.way if host == HOSTS else "honest"
         if way not in TROUBLE or self.cycle not in TROUBLED or path == "/robots.txt":
             return Answer(self.page(host, path, way).encode())
@@ -138,7 +137,7 @@ class Web:
 
 
 def version_of(host: int, number: int, cycle: int) -> int:
-    """Version of an honest page in a cycle."""
+    """Version of an honest page: a quarter of them change in every fourth cycle, hosts by turns."""
     return (cycle + host + number // 4) // 4 if number % 4 == 0 else 0
 
 
@@ -149,15 +148,15 @@ class Row(NamedTuple):
     """Share of the ranked visits that the tenth host got."""
     honest_visits: int
     honest_changes: int
-    """Changes of the nine other hosts that were found."""
+    """Changes found on the nine other hosts."""
     current: float
-    """Share of the pages of the nine whose copy was current, in the mean of the cycles."""
+    """Share of the pages of the nine hosts with a current copy, mean over the cycles."""
     false_changes: float
-    """Changes of the tenth host that are none, for each of its pages, where it has trouble."""
+    """False changes per page of the tenth host; 0 for ways without trouble."""
 
 
 def trial(way: str, settings: dict[str, Any]) -> Row:
-    """Crawl a web whose tenth host games in this way, cycle by cycle."""
+    """Crawl a web whose tenth host behaves in this way, cycle by cycle."""
     web = Web(way)
     with tempfile.TemporaryDirectory() as folder:
         for cycle in range(1, CYCLES + 1):
@@ -202,9 +201,9 @@ def trial(way: str, settings: dict[str, Any]) -> Row:
 def print_ways(
     ways: Sequence[str], seeds: int, run: Callable[[str, int], Row]
 ) -> dict[str, tuple[float, float, float]]:
-    """Print a row for each way, and return what honest hosts keep of changes and copies, and false changes.
+    """Print a row for each way; return by way the kept shares of changes and copies, and the false changes.
 
-    ``ways``: the first is honest; ``run``: of a way and a seed.
+    ``ways``: begin with ``honest``; ``run(way, seed)`` does a trial.
     """
     print(
         "| tenth host | its share of ranked visits | visits to honest hosts | their changes found | kept | "
@@ -248,7 +247,7 @@ def main() -> int:
 
 
 class Compared(NamedTuple):
-    """Ratio of a figure in some trials to that in the trials with an honest tenth host."""
+    """A figure's mean over some trials, and its ratio to the mean with an honest tenth host."""
 
     mean: float
     ratio: float
@@ -258,7 +257,7 @@ class Compared(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Row], honest: Sequence[Row], name: str) -> Self:
-        """Compare the means of the field `name` of trials."""
+        """Compare the field `name` of the trials ``rows`` with that of the trials ``honest``."""
         one, other = ([float(getattr(row, name)) for row in some] for some in (rows, honest))
         mean, share = statistics.fmean(one), statistics.fmean(one) / statistics.fmean(other)
         if len(one) < 2:

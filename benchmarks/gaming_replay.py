@@ -8,7 +8,7 @@ The tenth host is honest, *changes*, *lists* or *large* as there, or
 - *nine_in_ten*: each of its pages changes in nine of ten cycles, drawn.
 
 Counted as there. This web has no sitemaps, no refusals and no sizes of pages. The target is for *changes* and
-*lists* alone: what the other hosts do, honest ones do as well.
+*lists* alone: honest hosts may behave in the other ways too.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def pages(way: str) -> Iterator[tuple[int, int, int]]:
 
 
 def changes(host: int, number: int, way: str, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Whether a page changes in each cycle."""
+    """Whether a page changes in each cycle: bool ``[CYCLES]``."""
     versions = [version_of(host, number, cycle) for cycle in range(CYCLES + 1)]
     changed = np.diff(versions) > 0 if number != START else np.zeros(CYCLES, bool)
     if host == HOSTS and number != START:
@@ -60,7 +60,7 @@ def changes(host: int, number: int, way: str, rng: np.random.Generator) -> npt.N
 
 
 def trial(way: str, budget: int | float, seed: int) -> Row:
-    """Replay a crawl of the web whose tenth host games in this way."""
+    """Replay a crawl of the web whose tenth host behaves in this way."""
     host, number, born = np.array(list(pages(way))).T
     rng = np.random.default_rng(seed)
     changed = np.array([changes(*page, way, rng) for page in zip(host, number, strict=True)]).T

@@ -1,9 +1,9 @@
 """How far any evolved function could be ahead: `python -m benchmarks.headroom [HISTORY] [--fitness ...]`.
 
-A search that is told the future: it learns on the test part of every fold of the journal's protocol, and is
-tested on the same. No function that was learned from other pages and days can be expected to be further
-ahead of the named functions; where this lead is small, the budget leaves nothing to learn. Without a history
-it takes a small generated one, like BRDC'12.
+The search knows the future: it learns on the test part of every fold of the journal's protocol, and is tested
+on the same. No function learned from other pages and days can be expected to be further ahead of the named
+functions. Where this lead is small, the budget leaves nothing to learn. Without a history it takes a small
+generated one, like BRDC'12.
 """
 
 import argparse
@@ -25,7 +25,7 @@ CYCLES = 57
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the test value of the best named function and of the search's, fold by fold."""
+    """Print the test values of the search's function and of the best named one, fold by fold."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.headroom", description=__doc__)
     parser.add_argument("history", nargs="?", help="history file or store (default: a generated history)")
     parser.add_argument("--fitness", choices=("ndcg", "change_rate", "freshness"), default="ndcg")
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"fold {number}: {learned_value:.4f}, {named} {values[named]:.4f}: {leads[-1]:+.4f}  {fold.text}"
         )
     print(
-        f"{options.fitness}, told the future: {statistics.fmean(leads):+.4f} in the mean "
+        f"{options.fitness}, knowing the future: {statistics.fmean(leads):+.4f} in the mean "
         f"(seed {options.seed})"
     )
     return 0
