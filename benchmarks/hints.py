@@ -2,7 +2,7 @@
 
     python -m benchmarks.hints [--pages 500] [--seeds 5]
 
-*Worth*: five sites whose pages change at rates of their own; a sitemap each: one true, one that dates all
+*Value*: five sites whose pages change at rates of their own; a sitemap each: one true, one that dates all
 pages now, one that never moves, one whose dates appear up to 5 cycles late, one without dates. A crawl with
 a budget of 5% by ``hinted`` and one by ``p`` (the same without hints) are replayed; the pages of each site
 are ranked by either score in either crawl's state, and that ranking's NDCG is the one of the table, from
@@ -50,7 +50,7 @@ URLS: Final = 50_000
 
 
 def web_of(seed: int, pages: int, cycles: int) -> GrowthHistory:
-    """Web with ``pages`` pages on each site, and the claims of its sitemap, which is read in every cycle."""
+    """Random web of `SITES` with ``pages`` pages each, and the claims of their sitemaps by cycle."""
     rng = np.random.default_rng(seed)
     site = np.repeat(np.arange(len(SITES)), pages)
     changed = rng.random((cycles, len(site))) < rng.beta(0.4, 3.0, len(site))
@@ -103,8 +103,8 @@ def crawled(grown: GrowthHistory, score: str) -> tuple[dict[tuple[str, str], flo
     return {key: float(np.nanmean(values)) for key, values in ndcgs.items()}, changed / max(1.0, visited)
 
 
-def worth(pages: int, cycles: int, seeds: int) -> bool:
-    """Print the table of what hints gain; return whether the targets hold."""
+def compare_ndcg(pages: int, cycles: int, seeds: int) -> bool:
+    """Print the NDCG of rankings with and without hints, by sitemap; return whether the targets hold."""
     values_of: dict[tuple[str, str], list[float]] = {}
     rates: dict[str, list[float]] = {score: [] for score in SCORES}
     for seed in range(seeds):
@@ -178,13 +178,13 @@ RUNS = 15
 
 
 def main() -> int:
-    """Print worth and cost."""
+    """Print value and cost of hints; return 1 where a target is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pages", type=int, default=500, help="of each site (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=5, help="webs (default: %(default)s)")
     options = parser.parse_args()
     print(machine())
-    holds = worth(options.pages, CYCLES, options.seeds)
+    holds = compare_ndcg(options.pages, CYCLES, options.seeds)
     return exit_code(cost(RUNS), holds)
 
 

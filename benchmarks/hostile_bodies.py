@@ -1,6 +1,6 @@
-"""Bodies of answers that a careless parser takes long or much memory for, by parser; all of one size.
+"""Bodies of answers that cost a careless parser much time or memory, for each parser.
 
-Each is made for a visit: the second visit's differs a little, so that what compares two versions runs, too.
+Successive visits get slightly different bodies, so that code that compares two versions runs too.
 """
 
 import gzip
@@ -17,19 +17,19 @@ HTML: Final = "text/html; charset=utf-8"
 
 
 class HostileBody(NamedTuple):
-    """Body of any size, and the headers that it comes with."""
+    """Body of any size, with its headers and the promise rule of its page."""
 
     headers: dict[str, str]
     make: Callable[[int, int], bytes]
-    """Body by size in bytes and number of the visit."""
+    """Function of the size in bytes and the number of the visit."""
     rule: Mapping[str, str] = MappingProxyType({})
-    """Rule of ``GP4C_RULES`` for the page, but for its ``match``; empty: none."""
+    """Promise rule of ``GP4C_RULES`` for the page, without its ``match``; empty: none."""
     is_robots_txt: bool = False
-    """Whether it is the robots.txt of a host of its own."""
+    """Whether the body is a robots.txt, whose host serves `SHORT` as its page."""
 
 
 def _repeated(head: str, piece: str, tail: str = "") -> Callable[[int, int], bytes]:
-    """Body of a head, a repeated piece and a tail; ``{}`` in the head stands for the visit."""
+    """Maker of a body: head, repeated piece, tail; ``{}`` in the head becomes words of the visit."""
 
     def make(size: int, visit: int) -> bytes:
         return (head.replace("{}", f"visit{visit} " * visit) + piece * (size // len(piece)) + tail).encode()
@@ -46,7 +46,7 @@ def _of(kind: str, head: str, piece: str, tail: str = "") -> HostileBody:
 
 
 def _pdf(stream: bytes, pages: int) -> bytes:
-    """PDF of pages that share one packed stream."""
+    """PDF of ``pages`` pages that share one compressed stream."""
     objects = [
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"<</Type/Pages/Kids[%s]/Count %d>>" % (b" ".join(b"%d 0 R" % (5 + n) for n in range(pages)), pages),
@@ -68,13 +68,13 @@ def _pdf(stream: bytes, pages: int) -> bytes:
 
 
 def _text_pdf(size: int, visit: int) -> bytes:
-    """Text on 400 pages, each of the whole size unpacked."""
+    """PDF of 400 pages that share a text of an eighth of ``size``, compressed."""
     words = b"BT /F 9 Tf (%s) Tj ET\n" % (b"visit%d " % visit * 20)
     return _pdf(zlib.compress(words * (size // len(words) // 8)), 400)
 
 
 def _bomb(coding: str, pack: Callable[[bytes], bytes]) -> HostileBody:
-    """Page that unpacks to 20 times its size and more; Scrapy's own limits hold."""
+    """Compressed page that unpacks to 20 times ``size``, within Scrapy's limits."""
     return HostileBody(
         {"Content-Type": HTML, "Content-Encoding": coding},
         lambda size, visit: pack(b"<html><body><p>visit%d " % visit + b"a " * (size * 10)),

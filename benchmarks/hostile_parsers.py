@@ -36,7 +36,7 @@ class Cost(NamedTuple):
 
 @contextmanager
 def serving(names: list[str], size: int) -> Iterator[tuple[int, list[int]]]:
-    """Serve each body on a host of its own; yields the port, and the number of the visit."""
+    """Serve each body on its own host; yields the port, and a list whose item is the visit's number."""
     visit = [1]
 
     def answer(host: int, path: str) -> Answer:

@@ -1,4 +1,4 @@
-"""Texts that a careless pattern takes the square of their length for, and pages of data.
+"""Texts for which a careless regular expression takes quadratic time, and pages of data.
 
 Each is a head and a piece that is repeated to any length. The tests run them at a moderate size,
 `benchmarks.fingerprint` at the most that a fingerprint looks at.
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Hostile(NamedTuple):
-    """A text of any length: ``head`` once, then ``piece`` again and again."""
+    """Text of any length: ``head`` once, then ``piece`` repeated."""
 
     head: str
     piece: str

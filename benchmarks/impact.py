@@ -74,7 +74,7 @@ def time_estimates(trial: Trial, updates: int) -> None:
 
 
 def together(pages: list[Refreshes]) -> Refreshes:
-    """A batch of refreshes, as an index that is updated in batches measures them."""
+    """Join refreshes of single pages to one batch."""
 
     def joined(side: str) -> Postings:
         parts = [getattr(page, side) for page in pages]
@@ -87,13 +87,13 @@ def together(pages: list[Refreshes]) -> Refreshes:
 
 
 def occurrences(trial: Trial, version: int) -> tuple[list[int], list[int]]:
-    """Terms of Q' in a version, and how often each stands there."""
+    """Terms of the queries (Q') in a version, and the count of each."""
     rows = slice(trial.corpus.start[version], trial.corpus.start[version + 1])
     return trial.corpus.term[rows].tolist(), trial.corpus.tf[rows].tolist()
 
 
 def time_refit() -> None:
-    """Print the time of a refit with many terms and pages."""
+    """Print the time of a refit of the estimator with `TERMS` terms and `PAGES` pages."""
     rng = np.random.default_rng(1)
     size = PAGES * PER_PAGE
     term = np.minimum(TERMS * rng.random(size) ** 3, TERMS - 1).astype(np.int64)
@@ -128,7 +128,7 @@ def show_accuracy(trial: Trial, updates: int) -> None:
 
 
 def show_indexing(points: list[Point], figure: Path | None) -> None:
-    """Processor time of an index with and without measuring, by size."""
+    """Print, and draw to ``figure``, the processor time of indexing with and without measuring."""
     for point in points:
         print(
             f"indexing {point.megabytes:g} MB of changed texts: {point.measuring_s:.2f} s with measuring, "
@@ -139,14 +139,14 @@ def show_indexing(points: list[Point], figure: Path | None) -> None:
 
 
 def singles(queries: Workload) -> Workload:
-    """Q': the queries of single terms."""
+    """Q': a query for each single term of ``queries``."""
     return workload(
         {(term,): float(f) for term, f in zip(queries.terms, queries.term_frequency, strict=True)}
     )
 
 
-def made(path: Path, pages: int = 400, weeks: int = 12) -> Path:
-    """Write contents of words as frequent as in texts (Zipf), a fifth of which change a line now and then."""
+def write_contents(path: Path, pages: int = 400, weeks: int = 12) -> Path:
+    """Write a file of contents with Zipf-distributed words; a fifth of the pages change lines at random."""
     rng = np.random.default_rng(1)
 
     def line() -> str:
@@ -175,7 +175,9 @@ def main() -> None:
     parser.add_argument("--site", help="only the pages of this site")
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
-        contents = read_contents(options.contents or made(Path(folder) / "contents.jsonl"), options.site)
+        contents = read_contents(
+            options.contents or write_contents(Path(folder) / "contents.jsonl"), options.site
+        )
     drawn = draw(contents, WorkloadPlan())
     corpus = count(contents)
     workload, _ = above_knee(corpus.of(drawn), drawn)

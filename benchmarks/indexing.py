@@ -1,8 +1,8 @@
 """Cost of measuring beside keeping a search index: the curve of Pandey & Olston 2005, Figure 2.
 
-`curve` updates an index with so many bytes of changed texts, a part after the other, once as a crawl does and
-once without counting terms and measuring; it takes processor time, from the texts on. `benchmarks.impact`
-prints and draws it.
+`curve` updates an index with changed texts, part by part, once as a crawl does and once without counting
+terms and measuring. Times are of the processor, from texts to index. `benchmarks.impact` prints and draws the
+curve.
 """
 
 import time
@@ -24,14 +24,14 @@ PARTS = 20
 
 
 class Update(NamedTuple):
-    """A page's text, and the one that takes its place."""
+    """Old and new text of a page."""
 
     old: str
     new: str
 
 
 class Point(NamedTuple):
-    """Processor time up to a size, in seconds."""
+    """Processor times of indexing so many megabytes, with and without measuring."""
 
     megabytes: float
     measuring_s: float
@@ -43,7 +43,7 @@ class Point(NamedTuple):
         return self.measuring_s / self.without_s
 
 
-class _Without(SearchIndex):
+class _PlainIndex(SearchIndex):
     """Search index that neither counts terms nor measures refreshes."""
 
     def stage(self, arrival: Arrival) -> None:
@@ -51,11 +51,11 @@ class _Without(SearchIndex):
         self._staged.append((arrival.page, 0, 0, None, words, len(words.split()), b""))
 
     def _measure(self, *_: object) -> None:
-        """Nothing."""
+        """Measure nothing."""
 
 
 def updates_of(contents: ContentHistory, size_bytes: float) -> list[Update]:
-    """Updates of some contents, over and over, until their new texts have so many bytes."""
+    """Updates of the contents, repeated until their new texts have ``size_bytes`` bytes."""
     pairs = [
         (contents.texts[version - 1], contents.texts[version])
         for first, stop in zip(contents.first_version, contents.first_version[1:], strict=False)
@@ -72,15 +72,15 @@ def updates_of(contents: ContentHistory, size_bytes: float) -> list[Update]:
 
 
 def curve(contents: ContentHistory, workload: Workload, megabytes: float) -> list[Point]:
-    """Processor time of indexing so many megabytes of changed texts, by size."""
+    """Processor times of indexing ``megabytes`` of changed texts, at `PARTS` sizes."""
     updates = updates_of(contents, megabytes * 1e6)
-    taken = [list(_timed(kind, updates, workload)) for kind in (SearchIndex, _Without)]
+    taken = [list(_timed(kind, updates, workload)) for kind in (SearchIndex, _PlainIndex)]
     sizes = [megabytes * (number + 1) / PARTS for number in range(PARTS)]
     return [Point(*row) for row in zip(sizes, *taken, strict=True)]
 
 
 def _timed(kind: type[SearchIndex], updates: Sequence[Update], workload: Workload) -> Iterator[float]:
-    """Processor time after each number; the old texts are in the index before."""
+    """Yield the processor time after each of `PARTS` parts; the old texts are indexed before."""
     with TemporaryDirectory() as folder:
         index = kind(Path(folder) / "search.sqlite", "benchmark", workload, "tfidf")
         for page, one in enumerate(updates):

@@ -1,4 +1,4 @@
-"""All that has a name, on two kinds of histories: `python -m benchmarks.leaderboard`.
+"""All named functions and baselines on two kinds of histories: `python -m benchmarks.leaderboard`.
 
 Writes the tables of docs/lab/leaderboard.md as Markdown: one for each budget, and one of means, from which
 rules choose what `GP4C_SCORE_FUNCTION` offers by purpose. A case is a history and a budget; its figures are
@@ -53,10 +53,10 @@ FORMS: Final = (
     f"{GREEDY} * near * sqrt(surprise_site)",
     f"{NAMED['harmonic'].expression} * near",
 )
-"""Candidates without a name, from what finds the most changes to what keeps the most copies current."""
+"""Unnamed candidates, from those that find many changes to those that keep many copies current."""
 NDCG, FRESHNESS = TRIO.index("ndcg"), TRIO.index("freshness")
 TIE: Final = {NDCG: 0.01, FRESHNESS: 0.005}
-"""Difference of means that counts as a tie: seeds alone move the mean of a case by as much."""
+"""Metric -> difference of means that counts as a tie: seeds alone make differences of this size."""
 
 
 FIRST: Final = "### Budget "
@@ -76,7 +76,7 @@ class Choice(NamedTuple):
 
     @property
     def nodes(self) -> int:
-        """Length of the expression."""
+        """Number of nodes of the expression."""
         named = NAMED.get(self.name)
         return len(parse(named.expression if named else self.name).tokens)
 
@@ -88,7 +88,7 @@ Kinds = dict[str, slice]
 
 
 def is_related(name: str) -> bool:
-    """Whether a function reads more than the page's own past."""
+    """Whether a function reads columns of related pages or of the cycle so far."""
     return any(column in ROUND for column in columns_of(load(name).terminals) if column != "draw")
 
 
@@ -104,14 +104,14 @@ def candidates() -> list[Choice]:
 
 
 def choices() -> list[Choice]:
-    """All that is replayed: the candidates, the oracle and the baselines."""
+    """Candidates, oracle and baselines: all that is replayed."""
     return [Choice(ORACLE, POLICIES[0]), *candidates(), *(Choice(name, POLICIES[0]) for name in BASELINES)]
 
 
 def measure(
     histories: Sequence[ChangeHistory], budgets: Sequence[float], seeds: int, advance: Callable[[], object]
 ) -> Values:
-    """Replay everything."""
+    """Replay all `choices` on every history with every budget and seed."""
     compared = choices()
     values = {choice: np.zeros((len(histories), len(budgets), seeds, len(TRIO))) for choice in compared}
     for number, history in enumerate(histories):
@@ -128,7 +128,7 @@ def measure(
 
 
 def tied_best(means: dict[Choice, Floats], metric: int) -> Choice:
-    """The choice with the highest mean of a metric; ties are told in the head of this module.
+    """The choice with the highest mean of a metric; the module docstring has the rule for ties.
 
     ``means``: mean of every metric, ``[metrics]``.
     """

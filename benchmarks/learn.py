@@ -12,9 +12,9 @@ and core, the share of the processor time that went neither into scoring nor int
 greatest resident memory of a worker process and of the parent.
 
 ``--dask``: instead, how many times faster two workers of a Dask cluster learn than one, each a process on
-this machine (target: 1.6): medians of three pairs, the compilation and the sending of the parts not counted.
-What is learned is for the policy ``rounds``, whose replays take long: breeding and the last comparison are
-the sender's, however many workers there are.
+this machine (target: 1.6): medians of three pairs, without compiling and sending the training sets. The
+policy is ``rounds``, whose replays take long, as breeding and the last comparison are not shared among
+workers.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def measure(size: dict[str, int], fitness: str, names: str, jobs: int) -> dict[s
 
 
 class DaskTimes(NamedTuple):
-    """Times of one search, in seconds."""
+    """Times of one learning run, in seconds."""
 
     wall_s: float
     workers_s: list[float]
@@ -95,7 +95,7 @@ class DaskTimes(NamedTuple):
 
 
 def dask_s(jobs: int) -> DaskTimes:
-    """Time of learning on so many workers of a Dask cluster; for a fresh process."""
+    """Times of learning on ``jobs`` workers of a Dask cluster, in a fresh process."""
     quiet: dict[str, Any] = {"dashboard_address": None, "worker_dashboard_address": None, "silence_logs": 50}
     history = generate("brdc12-like", DASK["pages"], CYCLES, 0)
     with (
@@ -118,7 +118,7 @@ def dask_s(jobs: int) -> DaskTimes:
 
 
 def compare_dask() -> bool:
-    """Print how many times faster two workers are; tells whether the target is held."""
+    """Print how many times faster two workers are than one; return whether the target holds."""
     ratios = []
     for _ in range(DASK_RUNS):
         two, one = (in_fresh_process(dask_s, jobs) for jobs in (2, 1))

@@ -2,11 +2,11 @@
 
     python -m benchmarks.learn_related [HISTORY] [--full] [--jobs N]
 
-Without HISTORY a small synthetic one. ``--full`` is 300 individuals x 50 generations; the default is a smoke
-size. One run (seed), the options of `training.learn` besides: parts of whole sites, begun with the named
-functions, a budget of 5%. Printed are the time from the file to the score function, the values of the
-learned function and of the best named one on the test part (other sites, other cycles), and, at full size,
-whether it took at most `TARGET_MINUTES`.
+Without HISTORY it takes a small synthetic one. ``--full`` is 300 individuals x 50 generations; the default is
+a smoke size. One evolution run with the defaults of `training.learn`: splits of whole sites, named functions
+in the first generation, a budget of 5%. Printed are the time from the file to the score function, the values
+of the learned function and of the best named one on the test split (other sites, other cycles), and, at full
+size, whether it took at most `TARGET_MINUTES`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Coverage of the panel's 95% intervals in simulated crawls, and what closing a cycle costs for it.
+"""Coverage of the panel's 95% intervals in simulated crawls, and the time that it adds to a cycle's end.
 
 Every run draws pages, changes and panel anew; its last cycle is compared with the truth.
 """
@@ -35,13 +35,13 @@ SCENARIOS: dict[str, dict[str, Any]] = {
 PAGES_OF_SITE = 200
 
 
-def directories_of(pages: int) -> list[str]:
-    """Names of pages, of which 20 are in a directory."""
+def paths_of(pages: int) -> list[str]:
+    """Paths of ``pages`` pages, 20 in each directory."""
     return [f"{page // 20}/{page}" for page in range(pages)]
 
 
 def run(scenario: str, seed: int, pages: int = 4000, cycles: int = 12) -> dict[str, bool]:
-    """Crawl once: whether the interval of each estimate covers the truth after the last cycle."""
+    """Crawl once; return for each estimate whether its interval covers the truth of the last cycle."""
     setting_values = dict(SCENARIOS[scenario])
     rng = np.random.default_rng(seed)
     history = models.generate(setting_values.pop("model"), pages, cycles, seed)
@@ -49,7 +49,7 @@ def run(scenario: str, seed: int, pages: int = 4000, cycles: int = 12) -> dict[s
     settings = Settings.load(ScrapySettings({**setting_values, "GP4C_SEED": seed}))
     keys = rng.integers(0, 2**64, pages, dtype=np.uint64)
     failing = rng.random((cycles + 1, pages)) < 0.03 if "errors" in scenario else None
-    around = Neighbours(np.arange(pages, dtype=np.int32) // PAGES_OF_SITE, directories_of(pages)).groups
+    around = Neighbours(np.arange(pages, dtype=np.int32) // PAGES_OF_SITE, paths_of(pages)).groups
     *_, last = crawl(texts_of(history.changed, rng), settings, keys, failing, around)
     truth = {
         "changed_share": last.outdated_before.sum() / last.had_copy.sum(),
@@ -68,13 +68,12 @@ def coverage(scenario: str, runs: int, pages: int = 4000) -> dict[str, int]:
     return {name: sum(row[name] for row in covered) for name in covered[0]}
 
 
-class Visited(NamedTuple):
-    """Store of a panel whose score function reads nothing of other pages."""
+class OpenVisits(NamedTuple):
+    """Stand-in for the store of a panel: it has the visits of the open cycle, and no related pages."""
 
     visits: npt.NDArray[Any]
 
     def open_visits(self) -> npt.NDArray[Any]:
-        """Visits of the open cycle."""
         return self.visits
 
 
@@ -93,7 +92,7 @@ def close_seconds(pages: int) -> float:
     visits["outcome"] = rng.choice([CHANGED, UNCHANGED], pages)
     record = {"cycle": 30, "formula": "t * X", "clock": "visits", "seed": 0}
     record["plan"] = {"ranked": 1, "rankable": 2, "cut": [60.0, 2**63]}
-    store: Any = Visited(visits)
+    store: Any = OpenVisits(visits)
     times = []
     for _ in range(7):
         start = time.perf_counter()

@@ -2,18 +2,18 @@
 
     python -m benchmarks.plan [--pages 1000000 10000000] [--runs 5] [--directory DIR]
 
-Builds a store of that many synthetic pages (every one in use, with the histories of a heavy-tailed change
-rate) in a temporary directory and does what the scheduler does when a spider opens, until there is a request
-to send: it begins a `Cycle` with a score function of 20 nodes, which commits the plan and reads it; the
-frontier takes its pages and the first requests. Then it reads all stored requests of the plan in order of
-page id. Targets for all of that: 0.5 s for 1M pages, 1 s for 10M, 12 s for 100M, and up to 10M at most 0.5 GB
-of anonymous memory above what the interpreter held before. Outside the targets, they are read in order of
-rank too, as a crawl reads them while it runs. A bare pass over three columns is a yardstick.
+Builds a store of synthetic pages with heavy-tailed change rates in a temporary directory. Then it does what
+the scheduler does when a spider opens, until there is a request to send: it begins a `Cycle` with a score
+function of 20 nodes, which commits the plan and reads it; the frontier takes its pages and the first
+requests. Last it reads all stored requests of the plan in order of page id. Targets for all of that: 0.5 s
+for 1M pages, 1 s for 10M, 12 s for 100M, and up to 10M at most 0.5 GB of anonymous memory more than before.
+Outside the targets, requests are read in order of rank too, as in a crawl, and three columns are summed, as a
+yardstick.
 
-What related pages cost is the time of choosing by `RELATED` beyond that by `PLAIN`, in turn and in one
-process. The lowest of several times of the processor counts, which others on the machine change little.
-Every directory has 10 pages, which lie far from each other, and 5% of the pages were visited in each of the
-last 8 cycles. Target: with that, plan and all requests take at most 1.3 times the processor time.
+The cost of related pages is the time of choosing by `RELATED` beyond that by `PLAIN`, in turn and in one
+process. The lowest of several processor times counts, which other processes change little. Every directory
+has 10 pages, far from each other in the store, and 5% of the pages were visited in each of the last 8 cycles.
+Target: with related pages, plan and all requests take at most 1.3 times the processor time.
 """
 
 import argparse
@@ -53,15 +53,15 @@ CYCLES = 40
 BUDGET = 0.05
 TARGET_S = {1_000_000: 0.5, 10_000_000: 1.0, 100_000_000: 12.0}
 TARGET_MEMORY_GB = 0.5
-OTHER_FRACTIONS = ("A", "G", "A_cycles", "G_cycles", "E")
-"""Columns that the score functions do not read."""
+UNREAD_COLUMNS = ("A", "G", "A_cycles", "G_cycles", "E")
+"""Columns that the score functions do not read; filled, as they are in a crawl's store."""
 MOST_PAGES_IN_MEMORY = 10_000_000
 """Pages of the largest store that the target of memory is for."""
 BATCH = 262_144
 CHOICES = 10
 """Number of times that each of the two functions chooses pages, in each run."""
 IN_ID_ORDER = 16_384
-"""Pages per read when the whole plan is read at once, sorted by page id."""
+"""Pages per read when the plan is read in order of page id."""
 
 
 def build(path: str, pages: int) -> None:
@@ -91,7 +91,7 @@ def build(path: str, pages: int) -> None:
             state["last_cycle"][:] = state["last_attempt"][:] = last
             state["has_copy"][:] = 1
             state["fingerprint"][:] = generator.integers(0, 2**64, count, np.uint64)
-            for name in OTHER_FRACTIONS:  # which take what they take in any store
+            for name in UNREAD_COLUMNS:
                 state[name][:] = generator.random(count)
             state["group"][:] = group
             store.append_pages(requests, state, directories[: 0 if first else None])
@@ -103,9 +103,9 @@ def build(path: str, pages: int) -> None:
                 GROUP_ROWS.put(txn, store.db, cycle, 0, visits)
 
 
-def groups_of(pages_: npt.NDArray[np.int64], pages: int) -> npt.NDArray[np.int64]:
-    """Directories of some of so many pages: neighbours in the store are in different ones."""
-    return pages_ * 7919 % max(1, pages // PAGES_OF_DIRECTORY)
+def groups_of(page: npt.NDArray[np.int64], pages: int) -> npt.NDArray[np.int64]:
+    """Directory of each page in ``page``, of a store of ``pages``; neighbours are in different ones."""
+    return page * 7919 % max(1, pages // PAGES_OF_DIRECTORY)
 
 
 def settings(score_function: str = SCORE_FUNCTION) -> Settings:

@@ -6,9 +6,9 @@ Replays have 250,228 pages in directories of 40, 60 of them a site, and 100 clus
 the pages a cycle. Compiled loops and the rings of directories are made before. ``rounds`` is compared with
 the dense engine's ``top_k`` in the same run. Times are of the processor, the lowest of several runs.
 
-A crawl's store is that of `benchmarks.plan`. Its first round is planned, and the rounds that follow while
-outcomes come in: these hold up the reactor, each by itself. Targets: 1 s for 1M pages and 8 s for 10M, at
-most 0.5 GB of anonymous memory, 50 ms for a later round at 1M.
+A crawl's store is that of `benchmarks.plan`. Its first round is planned, then the later rounds, each of which
+holds up the reactor. Targets: 1 s for 1M pages and 8 s for 10M, at most 0.5 GB of anonymous memory, 50 ms for
+a later round at 1M.
 """
 
 import argparse

@@ -3,13 +3,12 @@
     python -m benchmarks.politeness [--delay-s 0.2] [--runs 2] [--policy top_k]
 
 A plan of 500 pages: the 100 of the highest score lie on one host that may be asked once per ``delay``
-(``--delay-s 1``: as in a polite crawl), 10 each on 40 more hosts with a delay of 0.1 s (a slow machine
-needs more, or the others wait for its processor). The same pages are
-crawled with stock Scrapy, all in its queue before the first one is fetched. The figure is the time until the
-last page of the 40 other hosts has arrived, as a ratio of both, measured in pairs, each crawl in a process
-of its own. ``--policy gsb`` (or ``cb``, ``db``, ...) samples the slow host too, and plans by what the samples
-found, while their answers are slow to come: every page has changed, so that samples are followed. Clusters go
-across hosts.
+(``--delay-s 1``: as in a polite crawl), 10 each on 40 more hosts with a delay of 0.1 s (a slow machine needs
+more, or the others wait for its processor). The same pages are crawled with stock Scrapy, all in its queue
+before the first one is fetched. The figure is the time until the last page of the 40 other hosts has arrived,
+as a ratio of both, measured in pairs, each crawl in a process of its own. ``--policy gsb`` (or ``cb``,
+``db``, ...) samples the slow host too, whose answers come late. Every page has changed, so that the policy
+visits the pages near each sample. Clusters go across hosts.
 """
 
 import argparse
@@ -33,15 +32,15 @@ SLOW_PAGES = 100
 PAGES_PER_HOST = 10
 CLUSTERS = 10
 OTHER_DELAY_S = 0.1
-"""Where the machine is too slow for it, the others wait for the CPU: crawl_overhead measures that."""
+"""Delay of the other hosts: with a shorter one they would wait for the CPU."""
 SLOW_HOST, *OTHER_HOSTS = (f"127.0.0.{number}" for number in range(1, 42))
 
 
 class Crawled(NamedTuple):
-    """One crawl of all pages."""
+    """Times of one crawl of all pages."""
 
     others_s: float
-    """Until the last page of the other hosts has arrived."""
+    """Time until the last page of the other hosts has arrived."""
     total_s: float
 
 
@@ -53,7 +52,7 @@ def urls(port: int) -> list[str]:
 
 
 def crawl(port: int, delays_s: tuple[float, float], store: str | None, policy: str) -> Crawled:
-    """Crawl the pages: those of a policy's plan where a store is given; for a fresh process.
+    """Crawl all pages in a fresh process, with the add-on if ``store`` is its path.
 
     ``delays_s``: of the slow host, and of the others.
     """

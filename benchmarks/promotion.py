@@ -41,7 +41,7 @@ WARMUP = 2
 MODELS = ("brdc12-like", "poisson", "bursty")
 CALIBRATION_RUNS = 40
 FIRST_SEED = 10_000
-"""First seed of the calibration: other pages than those of the promotions."""
+"""First seed of the calibration (`worse_by`), whose pages differ from those of the promotions."""
 
 
 def noisy(a: float, other: str = "random") -> str:
@@ -69,7 +69,7 @@ def worse_by(model: str, factor: float) -> str:
 
 
 def simulated(model: str, champion: str, challenger: str, seed: int, judged: int) -> Decision:
-    """One simulated promotion."""
+    """Decide one promotion on random pages of ``model``."""
     history = models.generate(model, PAGES, CYCLES, seed)
     choices = replace(Choices(), warmup=WARMUP, seed=seed)
     return decide(history, functions.load(champion), functions.load(challenger), choices, judged)
@@ -86,7 +86,7 @@ SEARCH = ("--population", "12", "--generations", "2", "--seeds", "1", "--jobs", 
 
 
 def next_cycles(path: Path, seed: int, folder: Path, policy: str) -> Floats | None:
-    """Lead in NDCG and freshness in the last third of the cycles; None: nothing was promoted."""
+    """Lead in NDCG and freshness of a promoted function in the last third of the cycles, or None."""
     history = read_history(path)
     promoted_by = history.cycles * 2 // 3
     file, score = folder / "older.tsv", folder / "score.json"

@@ -1,4 +1,4 @@
-"""The longest turn of the reactor in a crawl of hostile pages: how long such a page holds up all others.
+"""Longest turn of the reactor in a crawl of hostile pages: the time that one page holds up all others.
 
     python -m benchmarks.reactor_turns [--bytes 1048576]
 

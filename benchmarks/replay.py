@@ -96,7 +96,7 @@ def time_ms(truth: PreparedHistory, function: Expression, **choices: object) -> 
 
 
 def engines(runs: int) -> bool:
-    """Print grouped and dense engine, both sizes, every function; tell whether all targets hold."""
+    """Print times of both engines for both sizes and every function; return whether all targets hold."""
     chosen, held = functions(), []
     for size, (pages, cycles, most, least) in SIZES.items():
         history = synthetic(pages, cycles)
@@ -143,7 +143,7 @@ def engines(runs: int) -> bool:
 
 
 def together(runs: int) -> None:
-    """Time saved by replaying the individuals of an evolution together: its sixth generation."""
+    """Print the time saved by replaying an evolution's sixth generation together, not one by one."""
     truth = prepare(synthetic(*SIZES["250,228 x 19"][:2]), budget=BUDGET)
     print(f"\n{MAX_TEXTS} individuals, change rate and NDCG, ms for each")
     for kind, terminals in (("basic", BASIC), ("all", PAPERS)):
@@ -200,7 +200,7 @@ def related(runs: int) -> bool:
 
 
 def growth(runs: int) -> None:
-    """Cost of t * X by budget, cycles and pages."""
+    """Print the time of t * X by budget, cycles and pages."""
     function = parse("t * X")
     base = (100_000, 30, 5_000)
     print("\nt * X with NDCG")

@@ -1,4 +1,4 @@
-"""The published baselines beside ours: `python -m benchmarks.reproduction`.
+"""Published figures of the baselines beside ours: `python -m benchmarks.reproduction`.
 
 For each generator seed, `training.synthetic` makes a brdc12-like collection; every baseline is replayed
 on each of 5 folds of its pages with the published protocol (thesis section 4.3: 2 days of warm-up, 5% of
@@ -29,9 +29,9 @@ PUBLISHED: Final = {
     "gad": 0.601628,
     "cg": 0.643912,
 }
-"""Thesis Table 4.3, column Average."""
+"""Baseline -> change rate in thesis Table 4.3, column Average."""
 JOURNAL: Final = {"change_rate": {"cg": 0.667}, "ndcg": {"cg": 0.689}}
-"""Journal section 5.3, as far as the text says it."""
+"""Metric -> baseline -> mean, as far as the text of journal section 5.3 has them."""
 CYCLES: Final = 57
 TOLERANCE: Final = 0.01
 

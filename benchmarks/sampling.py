@@ -63,11 +63,11 @@ VARIED: Final = (
     *(f"cb(phi={phi!r}, gate={gate}, in_flight=1)" for phi in ("wha", "pra") for gate in (False, True)),
     "cb(phi='wha', clock='visits', in_flight=1)",
 )
-"""With one sample in flight, `wha` counts cycles and `change` is its own gate."""
+"""Policies of the table of variations; with one sample in flight, `wha` counts cycles."""
 FEATURE_SETS: Final = (*((name,) for name in FEATURES), FEATURES)
 CLUSTER_COUNTS: Final = (20, 50, 100, 200, 400)
 LEADS: Final = ((PLAIN, 1.2), (f"{PLAIN} * cluster_recent", 1.08))
-"""Scores under ``top_k``, and what `rounds` is to find of what they find, at least."""
+"""Score function under ``top_k`` -> least ratio of the changes that `rounds` finds to those that it finds."""
 CB_LEAD: Final = 1.4
 
 
@@ -120,7 +120,7 @@ def cases(path: str, without: str | None) -> Iterator[tuple[Case, ContentHistory
 
 
 def tried(case: Case, row: Row, crawl: CrawlChoices, seeds: int) -> PolicyTrial:
-    """Replay; the weights of C^w are those of C^w alone, and do not weigh freshness."""
+    """Replay a row on a case; popularity weighs pages for C^w alone, not for freshness."""
     trial = try_policy(case.history, row.policy, crawl, seeds, TRIO, row.score)
     heavy = weighted(case.history, case.history)
     if heavy is case.history:
@@ -150,7 +150,7 @@ def table(case: Case, budget: str, seeds: int, advance: Callable[[], object]) ->
 
 
 def variations(name: str, contents: ContentHistory, seeds: int) -> tuple[list[str], bool]:
-    """Lines of the table of variations; and whether cb meets its target."""
+    """Lines of the table of variations, and whether policy ``cb`` meets its target."""
     crawl = CrawlChoices(TYPICAL.budget, warmup=0, seed=1)
     plain = coarsened(contents, TYPICAL.weeks)
 
@@ -184,7 +184,7 @@ def variations(name: str, contents: ContentHistory, seeds: int) -> tuple[list[st
 
 
 def union(name: str, history: ChangeHistory, seeds: int) -> bool:
-    """Whether samples and scores together find as many times the changes of scores alone as `LEADS` wants."""
+    """Print the lead of `rounds` over each score of `LEADS`; return whether all are large enough."""
     holds = True
     for budget in (0.01, 0.05):
         crawl = CrawlChoices(budget, seed=1)

@@ -33,7 +33,7 @@ TIE = 0.001
 
 
 def learned(path: Path, first: ChangeHistory, arguments: list[str], folder: Path) -> Path | None:
-    """Score file that the command writes for the first half; None: it writes none."""
+    """Learn on the first half by `training.learn`; return the score file, None if it wrote none."""
     half, output = folder / "half.tsv", folder / "score.json"
     WRITERS[".tsv"](str(half), first)
     output.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A web server on loopback that costs next to nothing: an asyncio protocol over ready-made responses.
+"""A fast web server on loopback: an asyncio protocol that sends ready-made responses.
 
 It runs in a process of its own, so that the crawler has a core to itself.
 """
@@ -22,7 +22,7 @@ class _Number(Protocol):
 
 
 class Pace(NamedTuple):
-    """Values shared with the running server: the delay that a benchmark sets, and the count that it reads."""
+    """Values shared with the running server: its delay, and the count of its responses."""
 
     delay_s: _Number
     """Seconds from a request to its response."""
@@ -31,7 +31,7 @@ class Pace(NamedTuple):
 
     @classmethod
     def at_once(cls) -> Self:
-        """No delay."""
+        """Values of a server without delay."""
         context = get_context("spawn")
         return cls(context.Value("d", 0.0, lock=False), context.Value("d", 0.0, lock=False))
 
@@ -40,7 +40,7 @@ class Pace(NamedTuple):
 def server(
     pages: int | list[bytes], hosts: Sequence[str] = ("127.0.0.1",), pace: Pace | None = None
 ) -> Iterator[int]:
-    """Serve /0 ... /<pages - 1> on every host, on one port, which is yielded; or pages with these bodies."""
+    """Serve ``pages`` (a number, or bodies) as /0, /1, ... on every host; yields their port."""
     context = get_context("spawn")
     receiver, sender = context.Pipe()
     process = context.Process(target=_serve, args=(pages, hosts, pace, sender), daemon=True)
@@ -111,10 +111,7 @@ _NOT_FOUND = _response(b"<html><body>not here</body></html>", "404 Not Found")
 
 
 def vocabulary(dice: random.Random) -> list[str]:
-    """The words of the pages, the most frequent first: those are short, as in any language.
-
-    4.6 letters on average in running text.
-    """
+    """Words of the pages, the most frequent and shortest first: 4.6 letters on average in running text."""
     return [
         "".join(dice.choices("etaoinshrdlucmfwypvbgk", k=max(2, round(dice.gauss(2 + rank**0.22, 1)))))
         for rank in range(1, VOCABULARY + 1)

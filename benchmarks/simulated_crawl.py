@@ -1,9 +1,8 @@
 """Crawls of a simulated web: the plan, the page columns and the panel of a live crawl, no network.
 
-What a run does to a page is what `scrapy_gp4c.page_state.columns.apply_visits` says; what it visits is what
-`scrapy_gp4c.crawling.planning.Planner` plans. `crawl` leaves out queue, download and disk, so that hundreds
-of crawls can be repeated in a minute, and the truth about pages that nobody visited is known; `crawl_store`
-leaves out queue and download.
+`scrapy_gp4c.crawling.planning.Planner` plans the visits, `scrapy_gp4c.page_state.columns.apply_visits`
+applies them. `crawl` leaves out queue, download and disk, so that hundreds of crawls take a minute;
+`crawl_store` leaves out queue and download.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +36,7 @@ class Cycle(NamedTuple):
     """One simulated cycle: its visits, and the truth that the crawl cannot see."""
 
     record: dict[str, Any]
-    """As the store's, with the panel's estimates."""
+    """Record of the cycle, as in a store, with the panel's estimates."""
     visits: npt.NDArray[Any]
     outdated_before: npt.NDArray[np.bool_]
     """``[P]``: pages whose copy was out of date just before the visits."""
@@ -49,7 +48,7 @@ class Cycle(NamedTuple):
 
 
 class Counts:
-    """The statistics collector that a live cycle needs."""
+    """Stand-in for Scrapy's stats collector."""
 
     def inc_value(self, name: str) -> None:
         """Count nothing."""
@@ -61,17 +60,16 @@ def crawl_store(
     settings: Settings,
     keys: npt.NDArray[np.uint64],
     urls: Sequence[str] | None = None,
-    said: Sequence[Sequence[str]] | None = None,
+    page_texts: Sequence[Sequence[str]] | None = None,
     sizes: Sizes = USUAL,
     size_bytes: npt.NDArray[np.int64] | None = None,
     latency_ms: npt.NDArray[np.int64] | None = None,
 ) -> None:
-    """Crawl, or go on crawling, into the store at `path`; the other arguments as for `crawl`.
+    """Crawl the cycles that the store at `path` lacks; other arguments as for `crawl`.
 
-    ``size_bytes``: of every page at first sight, ``[P]``; pages grow from cycle to cycle. None: 10.
-    ``latency_ms``: of every page in cycle 1, ``[P]``; each next one takes 1 ms more. None: not measured.
-
-    ``said``: normalised text of every page in cycle 1, 2, ..., where a log of queries measures these.
+    ``page_texts``: normalised texts of every page in cycles 1, 2, ..., which a query log's index needs.
+    ``size_bytes``: of every page in cycle 1, ``[P]``, growing by cycle; None: 10. ``latency_ms``: of every
+    page in cycle 1, ``[P]``, 1 ms more in each later cycle; None: not measured.
     """
     if urls is None:
         urls = [f"http://h{key % 10}/{key}" for key in keys]
@@ -85,7 +83,7 @@ def crawl_store(
                 for page in pages:
                     visit = cycle.claim(page, "h")
                     assert visit is not None
-                    text = said[cycle.number - 1][page] if said is not None else None
+                    text = page_texts[cycle.number - 1][page] if page_texts is not None else None
                     length = 10 if size_bytes is None else int(size_bytes[page]) * cycle.number
                     reading = PageReading(int(texts[cycle.number - 1, page]), text)
                     # Half a millisecond less, which is rounded up.
@@ -100,7 +98,7 @@ def crawl_store(
 
 
 def _known(keys: npt.NDArray[np.uint64], groups: PageDirectories) -> PagesInMemory:
-    """Pages that were never visited."""
+    """Known pages without a visit."""
     state = columns.new_columns(keys)
     state["group"][:] = groups.group
 
@@ -111,7 +109,7 @@ def _known(keys: npt.NDArray[np.uint64], groups: PageDirectories) -> PagesInMemo
 
 
 def texts_of(changed: npt.NDArray[np.bool_], rng: np.random.Generator) -> Texts:
-    """Fingerprints uint64 ``[D + 1, P]`` of pages that change as told, bool ``[D, P]``, and never back."""
+    """Fingerprints uint64 ``[D + 1, P]`` of pages that change where `changed`, bool ``[D, P]``, is set."""
     versions = np.concatenate((np.zeros((1, changed.shape[1]), np.int64), np.cumsum(changed, axis=0)))
     pages = rng.integers(1, 2**63, changed.shape[1], dtype=np.uint64)
     return ranking.salted_draws(pages[None, :] + versions.astype(np.uint64), np.uint64(1))

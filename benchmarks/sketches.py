@@ -47,7 +47,7 @@ PAGES: Final = 200
 
 
 def features_by_words(contents: ContentHistory) -> dict[str, PageFeatures]:
-    """Features that cluster the pages, by the words that are read."""
+    """Features of the pages in cycle 0 by kind of words: all words, or those of their sketches."""
     history, texts = contents.history, contents.texts_at(0)
     known = [text or "" for text in texts]
     links = links_of(history, texts)

@@ -2,10 +2,10 @@
 
     python -m benchmarks.store_directories [--pages 1000000] [--directory DIR]
 
-Adds the pages in bulk, then finishes that many cycles: the first visits all pages, the others judge that
-share of them. Prints what both stores take: bytes of the tables per page, processor time of adding and of a
-fold, the peak of the process. Target: a directory of one page, with what is kept of the visits to it, takes
-at most what that page takes with all of its visits.
+Adds the pages in bulk, then does `CYCLES` cycles: the first visits all pages, the others the share `VISITED`.
+Prints bytes of the tables per page, processor time of adding and of a fold, and the peak of the process.
+Target: a directory of one page, with its sums of visits, takes at most as many bytes as that page with its
+visits.
 """
 
 import argparse
@@ -36,11 +36,11 @@ class Cost(NamedTuple):
     of_directories: float
     """Bytes per page of the tables of directories."""
     adding_s: float
-    """Processor time, as is the next."""
+    """Processor time of adding all pages."""
     folding_s: float
-    """Median time of folding a cycle."""
+    """Median processor time of a cycle's fold."""
     memory_mb: float
-    """Peak of the process, what it maps of the file included."""
+    """Peak of the process's memory, mapped pages of the file included."""
 
 
 def requests(pages: int, own_directories: bool) -> Iterator[tuple[int, StoredRequest]]:
@@ -77,7 +77,7 @@ def measure(path: Path, pages: int, cycles: int, share: float, own_directories: 
 
 
 def table_bytes(tables: Tables, name: str) -> int:
-    """Bytes of the LMDB pages that a table has."""
+    """Bytes of a table's LMDB pages."""
     with tables.transaction() as txn:
         stat: dict[str, int] = txn.stat(tables.db[name].handle)
     return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])

@@ -80,15 +80,15 @@ def load_seconds(path: Path) -> float:
 
 
 def writer(path: Path, seconds: float) -> subprocess.Popen[str]:
-    """Start a process that writes visits to the store and prints how long 100 of them take."""
+    """Start a process that records visits for ``seconds`` and prints how long 100 of them take."""
     command = [sys.executable, "-c", WRITER, str(path), str(seconds)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def beside(path: Path, read: Path) -> tuple[float, float, float, int]:
-    """Seconds in which a crawl commits 100 visits while `read` is read all the time: median, 98th percentile.
+def commit_seconds(path: Path, read: Path) -> tuple[float, float, float, int]:
+    """Seconds in which a crawl commits 100 visits while the store `read` is read: median, 98th percentile.
 
-    With the numbers of batches and readings. Reading a copy costs the machine the same, but shares no file.
+    Returned too are the numbers of commits and readings. Where `read` is a copy, no file is shared.
     """
     with writer(path, 4.0) as process:
         time.sleep(0.7)
@@ -113,7 +113,7 @@ def main() -> int:
         copy = Path(directory) / "copy"
         shutil.copytree(path, copy)
         measured = {
-            f"beside a reader of {what}": beside(path, read)
+            f"beside a reader of {what}": commit_seconds(path, read)
             for what, read in {"a copy": copy, "it": path}.items()
         }
     for name, (median, slow, batches, readings) in measured.items():

@@ -1,4 +1,4 @@
-"""A year of daily cycles that nobody attends: memory, descriptors, files, log and time, late by early.
+"""Growth of memory, descriptors, files, log and time over a year of daily cycles.
 
     python -m benchmarks.year [--cycles 365]
 
@@ -108,7 +108,7 @@ def crawl_all(cycles: int, folder: str) -> list[list[float]]:
                 yield from response.follow_all(css="a")
 
         def on_event(self, event: Any) -> None:
-            """Receive a page event."""
+            """Ignore the event."""
 
     settings = {
         "ADDONS": {"scrapy_gp4c.Addon": 500},

@@ -38,7 +38,7 @@ def _spoiled(data: bytes, numbers: random.Random) -> bytes:
 
 
 def claim_files(times: int, numbers: random.Random, directory: Path) -> Count:
-    """Sitemaps and feeds with wrong bytes: claims, or one error."""
+    """Read sitemaps and feeds with wrong bytes: each gives claims or one error."""
     bodies = [("sitemap", body) for body in SITEMAPS] + [("feed", body) for body in FEEDS]
     seeds = [numbers.randrange(2**32) for _ in range(times)]
 
@@ -47,7 +47,7 @@ def claim_files(times: int, numbers: random.Random, directory: Path) -> Count:
         for _ in range(50):
             kind, body = dice.choice(bodies)
             with suppress(ClaimFileError):
-                read_claims(kind, _spoiled(body, dice), "http://h/file.xml")
+                read_claims(kind, _damaged(body, dice), "http://h/file.xml")
         return 0
 
     ends, hangs = in_children(times, work)
@@ -55,7 +55,7 @@ def claim_files(times: int, numbers: random.Random, directory: Path) -> Count:
 
 
 def long_diffs(times: int, numbers: random.Random, directory: Path) -> Count:
-    """Texts of 1 MiB that differ by chance, in their order or everywhere: a diff takes at most 2 s."""
+    """Diff texts of 1 MiB that differ at random, in their order or everywhere: each takes at most 2 s."""
     seeds = [numbers.randrange(2**32) for _ in range(times)]
 
     def work(number: int) -> int:
@@ -75,7 +75,7 @@ def long_diffs(times: int, numbers: random.Random, directory: Path) -> Count:
 
 
 def damaged_archives(times: int, numbers: random.Random, directory: Path) -> Count:
-    """Archives of texts with wrong bytes: each text is as it was, or an error says what is damaged."""
+    """Read archives with wrong bytes: each text is as it was, or an error says what is damaged."""
     path, said = directory / "texts.sqlite", {}
     with Texts(path, 2) as texts:
         for key in range(300):
@@ -101,7 +101,7 @@ def damaged_archives(times: int, numbers: random.Random, directory: Path) -> Cou
 
 
 def damaged_indexes(times: int, numbers: random.Random, directory: Path) -> Count:
-    """Search indexes with wrong bytes: sound, or one error."""
+    """Check search indexes with wrong bytes: each is sound, or gives one error."""
     filled_index(directory).close()
     data = (directory / FILE).read_bytes()
     spoiled = [_flipped(data, numbers) for _ in range(times)]
@@ -122,7 +122,7 @@ def _flipped(data: bytes, numbers: random.Random) -> bytes:
 
 
 def signalled_monitors(times: int, numbers: random.Random, directory: Path) -> Count:
-    """SIGTERM, twice or kill -9 to a monitor at any moment: it ends, and the next one goes on."""
+    """Send a monitor SIGTERM, once or twice, or SIGKILL at any moment: it ends, and the next one goes on."""
     store, log = directory / "store", directory / "log"
     lost = ends = 0
     hangs: list[int] = []

@@ -1,4 +1,4 @@
-"""Counts of trouble, and the time that anything may take."""
+"""Counts of trouble, and a limit on the time of child processes."""
 
 import os
 import signal
@@ -11,9 +11,9 @@ from tests.store.test_store_kill import in_child, wait
 
 PAGE: Final = 4096
 PATIENCE_S: Final = 60.0
-"""Time after which anything is taken to hang."""
+"""Time after which a child process counts as hanging."""
 DAMAGED, TRACEBACK, DIFFERENT, NO_ROOM = 3, 5, 6, 7
-"""Exit statuses of children."""
+"""Exit statuses of child processes."""
 
 
 class Count(NamedTuple):
@@ -21,7 +21,7 @@ class Count(NamedTuple):
 
     times: int
     lost: int = 0
-    """Committed visits, or pages, that were not there afterwards though nothing said so."""
+    """Number of checks that missed committed visits or pages without an error."""
     doubled: int = 0
     silent: int = 0
     """Number of stores whose content had changed without an error."""
@@ -59,7 +59,7 @@ def in_children(times: int, work: Callable[[int], int]) -> tuple[list[int], int]
 
 @contextmanager
 def patience(pid: int, hangs: list[int]) -> Iterator[None]:
-    """Kill a process that takes too long, and note it."""
+    """Context after `PATIENCE_S` of which the process ``pid`` is killed and appended to ``hangs``."""
 
     def end() -> None:
         hangs.append(pid)

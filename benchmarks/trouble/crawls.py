@@ -39,10 +39,9 @@ def crawls(directory: Path, preload: Path | None = None) -> Iterator[tuple[Web, 
 
 
 class Watched:
-    """Successive crawls of one site; counts the faults in their stores."""
+    """Counter of faults in the store of successive crawls of one site."""
 
     def __init__(self, web: Web, worker: Worker) -> None:
-        """Take the site and what crawls it."""
         self._web, self._worker = web, worker
         self._state: Recorded | None = None
         self._lost = self._doubled = 0
@@ -52,8 +51,8 @@ class Watched:
         """Empty the log of the site before a crawl."""
         self._web.log.clear()
 
-    def ended(self) -> None:
-        """Check the store after a crawl's end."""
+    def check_store(self) -> None:
+        """Compare the store after a crawl with its state after the one before, and count faults."""
         before, worker = self._state, self._worker
         if not worker.store.exists():
             return
@@ -68,7 +67,7 @@ class Watched:
             self._doubled += len(set(self._web.log) & before.visited_paths)
 
     def count(self, times: int, note: str = "") -> Count:
-        """Results of all crawls."""
+        """Counts over all crawls."""
         visits = len(self._state.visits) if self._state is not None else 0
         tracebacks = self._worker.log.read_text().split("Traceback")[1:]
         # A kill may tear the file in which Scrapy keeps `spider.state`, with this add-on or without.
@@ -88,10 +87,10 @@ def killed_crawls(
     clocks: bool = False,
     torn: bool = False,
 ) -> Count:
-    """Kill -9 of crawls at any moment, each of which goes on where the one before was.
+    """Kill crawls by SIGKILL at any moment; each continues the one before.
 
-    ``clocks``: each crawl's clock is off, and jumps while it runs; ``torn``: a queue of the JOBDIR is torn
-    after each kill.
+    ``clocks``: each crawl's clock is wrong, and jumps while it runs; ``torn``: a queue of the JOBDIR is
+    damaged after each kill.
     """
     kills = 0
     with crawls(directory) as (web, worker):
@@ -116,7 +115,7 @@ def killed_crawls(
                         time.sleep(delay_s)
                         os.kill(pid, signal.SIGKILL)
                 kills += worker.wait() == -signal.SIGKILL
-            watched.ended()
+            watched.check_store()
             queues = [path for path in directory.glob("job/requests.queue/**/*") if path.is_file()]
             if torn and queues:
                 path = numbers.choice(queues)
@@ -128,10 +127,9 @@ def killed_crawls(
 
 
 def failing_disks(times: int, numbers: random.Random, directory: Path) -> Count:
-    """Crawls whose disk fails (EIO): one write or sync of the store's file, or all from that one on.
+    """Crawl while the disk fails (EIO): at one write or sync of the store's file, or from that one on.
 
-    A library between the process and the kernel makes it fail; where no C compiler can make that library,
-    nothing is tried.
+    A preloaded library makes it fail; without a C compiler for that library nothing is tried.
     """
     library = directory / "failing_disk.so"
     compiler = shutil.which("cc")
@@ -146,6 +144,6 @@ def failing_disks(times: int, numbers: random.Random, directory: Path) -> Count:
             pid = worker.begin(fail_write=numbers.randrange(1, 60), fail_on=numbers.random() < 0.5)
             with patience(pid, watched.hangs):
                 worker.wait()
-            watched.ended()
+            watched.check_store()
         failed = worker.log.read_text().count(" CRITICAL: ")
         return watched.count(times, note=f"; {failed} crawls said so")

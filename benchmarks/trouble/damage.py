@@ -12,7 +12,7 @@ from tests.store.test_environment import flipped, read_all, varied
 
 
 def damage(times: int, numbers: random.Random, directory: Path, change: Callable[..., bytes]) -> Count:
-    """Read all of a store whose file was changed: it is as it was, or an error says what is damaged."""
+    """Read stores whose file `change` damages: each is as it was, or an error says what is damaged."""
     path = varied(directory / "store")
     sound, data = list(read_all(path)), (path / "data.mdb").read_bytes()
     seeds = [numbers.randrange(2**32) for _ in range(times)]
@@ -47,7 +47,7 @@ def truncate(data: bytes, numbers: random.Random) -> bytes:
 
 
 def recoveries(times: int, numbers: random.Random, directory: Path) -> Count:
-    """Recover damaged stores: sound afterwards, and what is missing was said, or one error."""
+    """Recover damaged stores: each is sound afterwards and its losses are reported, or there is one error."""
     test_recover.build(directory / "store")
     data = (directory / "store" / "data.mdb").read_bytes()
     before = test_recover.Content.of(directory / "store")

@@ -30,7 +30,7 @@ GP4C_REVISION = os.environ.get("REVISION")
 
 
 class Sent(NamedTuple):
-    """A request as a download handler of the project noted it."""
+    """A request that a fetcher sent, as noted by the project's download handler."""
 
     time_s: float
     host: str
@@ -39,12 +39,12 @@ class Sent(NamedTuple):
 
 
 class ManyMachines:
-    """Processes of a crawl in a project's directory."""
+    """Scheduler, fetchers and owner of a crawl, started in a new project in ``folder``."""
 
     def __init__(
         self, folder: Path, modules: Sequence[str], environment: dict[str, str] | None = None
     ) -> None:
-        """Write the project; ``environment``: certificates, if any."""
+        """``modules``: of spiders; ``environment``: variables that name certificates, if any."""
         self.folder, self.store = folder, folder / "store"
         package = folder / "project"
         package.mkdir(parents=True)
@@ -86,7 +86,7 @@ class ManyMachines:
         return self.start(name, *words, **environment)
 
     def owner(self, spider: str, settings: dict[str, Any], **arguments: Any) -> subprocess.Popen[bytes]:
-        """Start a crawl."""
+        """Start the crawl, whose process is the owner of the store."""
         words = ["scrapy", "crawl", spider]
         words += [word for item in arguments.items() for word in ("-a", "{}={}".format(*item))]
         for name, value in {"GP4C_FETCHERS": self.address, **settings}.items():
@@ -94,14 +94,13 @@ class ManyMachines:
         return self.start("owner", *words, REVISION=str(settings.get("GP4C_REVISION", "")))
 
     def log(self, name: str = "owner") -> str:
-        """Log of a process."""
         try:
             return (self.folder / f"{name}.log").read_text("utf-8", "replace")
         except OSError:
             return ""
 
     def wait(self, condition: Any, limit_s: float = LIMIT_S) -> None:
-        """Wait for a condition. Raises TimeoutError, with the owner's log."""
+        """Wait until ``condition()`` is true. Raises TimeoutError with the end of the owner's log."""
         end_s = time.monotonic() + limit_s
         while not condition():
             if time.monotonic() > end_s:
@@ -109,7 +108,7 @@ class ManyMachines:
             time.sleep(0.05)
 
     def sent(self) -> list[Sent]:
-        """Requests of all fetchers, in their order."""
+        """Requests of all fetchers, in order of time."""
         try:
             lines = (self.folder / "items.sent").read_text().splitlines()
         except OSError:
@@ -117,7 +116,6 @@ class ManyMachines:
         return sorted(Sent(*json.loads(line)) for line in lines)
 
     def stop(self) -> None:
-        """End all processes."""
         for process in self.processes:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGCONT)

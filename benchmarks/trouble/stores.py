@@ -25,7 +25,7 @@ from tests.store.test_store_kill import CYCLES, SMALL, build, content, crawl, in
 
 
 def killed_commands(times: int, numbers: random.Random, directory: Path) -> Count:
-    """Kill -9 of backup, restore, compact and repair: the store is what it was, or what it is to be."""
+    """Kill backup, restore, compact and repair by SIGKILL: each store is the old one or the finished one."""
     path = varied(directory / "store")
     before, lost, kills, hangs = list(read_all(path)), 0, 0, []
     backup(path, directory / "first", None)
@@ -55,7 +55,7 @@ def killed_commands(times: int, numbers: random.Random, directory: Path) -> Coun
 
 
 def power_cuts(times: int, numbers: random.Random, directory: Path) -> Count:
-    """States of a disk after a power cut: all synced writes, and any of the later ones.
+    """Read a store's file as a power cut may leave it: with all synced writes, and any of the later ones.
 
     LMDB syncs the pages of a transaction before it writes the header that makes it count, and that header
     with the next one: the newest header may be missing, and any pages of the next transaction be there.
@@ -112,7 +112,7 @@ def power_cuts(times: int, numbers: random.Random, directory: Path) -> Count:
 
 
 def disk_faults(times: int, numbers: random.Random, directory: Path) -> Count:
-    """A file that cannot grow beyond some size: an error that says so, and the next run goes on."""
+    """Write stores whose file cannot grow: an error says so, and the next crawl goes on."""
     expected = uninterrupted(directory / "whole")
     size = (directory / "whole" / "data.mdb").stat().st_size
     path, lost, ends, full = directory / "store", 0, 0, 0
@@ -145,7 +145,7 @@ def disk_faults(times: int, numbers: random.Random, directory: Path) -> Count:
 
 
 def two_writers(times: int, numbers: random.Random, directory: Path) -> Count:
-    """Processes that open a store at the same moment: one writes, the others are told so."""
+    """Open a store in several processes at once: one writes, the others get an error."""
     path = directory / "store"
     build(path)
     lost = ends = 0
@@ -172,7 +172,7 @@ def two_writers(times: int, numbers: random.Random, directory: Path) -> Count:
 
 
 def retention(cycles: int, numbers: random.Random, directory: Path) -> Count:
-    """Cycles that nobody attends, with visits of the last eight kept: size, memory, descriptors, time."""
+    """Measure how size, memory, descriptors and time grow over cycles that keep the visits of eight."""
     path = directory / "store"
     times_s, sizes, memory, files = [], [], [], []
     with Store(path) as store:

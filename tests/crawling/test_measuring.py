@@ -429,7 +429,7 @@ def crawl_killed(path: Path, killed_log: Path) -> None:
     }
     settings = Settings.load(ScrapySettings({**crawl_settings, "GP4C_WARMUP_VISITS": 1}))
     keys = np.arange(1, KILLED_PAGES + 1, dtype=np.uint64)
-    crawl_store(path, PRINTS, settings, keys, said=SAID, sizes=SMALLER)
+    crawl_store(path, PRINTS, settings, keys, page_texts=SAID, sizes=SMALLER)
 
 
 class Steps:
