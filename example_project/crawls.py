@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUDGET = 0.05
 DAYS, HOSTS = 31, 40
 LEARNED, CONTROL = "learned", "control"
-"""Names of the crawl that learns, and of its store crawled on by the default."""
+"""Names of the crawl that learns, and of the crawl that continues its store by the default function."""
 WARMUP_VISITS = 1
 FIRST_RANKED_DAY = 2 + WARMUP_VISITS  # day 1 is for first visits, then every page is warmed up
 CRAWL_LIMIT_S = 1800
@@ -40,7 +40,7 @@ class DemoError(Exception):
 
 
 class Row(NamedTuple):
-    """What one crawl did on one day."""
+    """Results of one crawl on one day."""
 
     day: int
     score: str

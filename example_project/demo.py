@@ -49,10 +49,10 @@ CRAWLS: Final[dict[str, dict[str, str]]] = {
     "age": {"GP4C_SCORE_FUNCTION": "age", "GP4C_POLICY": "top_k"},
     "random": {"GP4C_SCORE_FUNCTION": "random", "GP4C_POLICY": "top_k"},
 }
-"""Name of a compared crawl -> its settings; none: the defaults. The first one's warm-up is copied to all."""
+"""Compared crawl -> settings that differ from the defaults. The first one's warm-up is copied to all."""
 FETCHERS = "fetchers"
 KEPT_LABEL: Final = "all, then default"
-"""Label in the picture of the crawl that learns, where what it learned was not promoted."""
+"""Label of the crawl that learns, in the picture, if the learned function was not promoted."""
 PORT = 8420  # fixed: it is part of URLs, from which random numbers (ties, the held-out half) are drawn
 
 
@@ -91,13 +91,13 @@ def stopping(series: list[Series]) -> Iterator[None]:
 
 
 def show(day_file: Path, day: int) -> None:
-    """Write the day to show into the web's day file, by a rename: the web never reads half a number."""
+    """Write the day to show into the web's day file, atomically."""
     draft = day_file.with_suffix(".new")
     draft.write_text(f"{day}\n")
     draft.replace(day_file)
 
 
-def message(series: Sequence[Series]) -> str:
+def picture_title(series: Sequence[Series]) -> str:
     """Title of the picture: how many times the changes of the crawl by age the first crawl found."""
     changes = {
         one.score: sum(row.changed for row in one.rows if row.day >= FIRST_RANKED_DAY) for one in series
@@ -178,7 +178,7 @@ def run(options: argparse.Namespace) -> None:
         picture,
         {name: by_day(series, name, options.days) for name in ("change_rate", "current", "visited")},
         FIRST_RANKED_DAY,
-        message(series),
+        picture_title(series),
         first_learned_day if learns else None,
         labels={} if promoted else {LEARNED: KEPT_LABEL},
     )
@@ -194,7 +194,7 @@ def run(options: argparse.Namespace) -> None:
             else f"{LEARNED} kept the default function: no better one was found"
         )
     print(detection(rows))
-    print(f"{message(series)}.")
+    print(f"{picture_title(series)}.")
     print(f"Picture: {picture}")
 
 

@@ -1,9 +1,8 @@
-"""What the monitored web serves besides its pages: sitemaps, a feed, and a calendar that never ends.
+"""Files of the monitored web besides its pages: sitemaps, a feed, and an endless calendar.
 
-A sitemap and a feed say when each page changed, as seen by those who ask: the day that the web shows jumps
-when its file changes, so that the moment in which it first showed a day or a later one is when what changed
-on that day did. Days before day 1 are as long as the first one, `EARLIER_DAY` at least. The lying sitemap
-says "now" of every page.
+Sitemaps and feed date the last change of each page in real time: a change of day d dates from the moment when
+the web first showed day d or a later one. Days before day 1 are as long as the first one, at least
+`EARLIER_DAY`. The lying sitemap dates every page now.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ WEEK_SENTENCES = 6
 
 
 def since(shown: Mapping[int, datetime], day: int) -> datetime:
-    """Return when what changed on ``day`` was first to be seen; ``shown``: day to when it was shown first."""
+    """Return when a change of ``day`` was first visible; ``shown``: day -> when the web first showed it."""
     if day >= 1:
         return min(moment for other, moment in shown.items() if other >= day)
     first, second = [*sorted(shown.values()), max(shown.values())][:2]
@@ -30,7 +29,7 @@ def since(shown: Mapping[int, datetime], day: int) -> datetime:
 
 
 def render_file(web: Web, page: int, day: int, port: int, shown: Mapping[int, datetime]) -> tuple[str, str]:
-    """Return the type and the text of a sitemap or feed; ``shown``: see `since`, with the day."""
+    """Return the content type and the text of a sitemap or feed; ``shown``: as for `since`, with ``day``."""
     changed = web.last_change(day)
     lies = web.found_by[web.host[page]] == BY_LYING_SITEMAP
     entries = [
@@ -59,7 +58,7 @@ def render_file(web: Web, page: int, day: int, port: int, shown: Mapping[int, da
 
 
 def render_week(web: Web, week: int, noise: Noise) -> str:
-    """Return the HTML of a week of the calendar: it never changes, and there is always a next one."""
+    """Return the HTML of a week of the calendar, which never changes and links to the next week."""
     dice = Random(f"{web.seed}/week/{week}")
     text = " ".join(sentence(dice, japanese=False) for _ in range(WEEK_SENTENCES))
     links = [noise.link(week_path(week + further), f"Week {week + further}") for further in (1, YEAR_WEEKS)]

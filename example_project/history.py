@@ -1,8 +1,8 @@
 """The truth about the monitored web as a change history: ``python -m example_project.history -o FILE``.
 
-What the demo's crawls take minutes for, `training.evaluate` replays on such a file in a second: any score
-function, on a web of any seed. Warm-up, first ranked day and days are the demo's. Ages and sizes of the pages
-stand beside a TSV. With ``--growth`` the pages that appear are in it too, and those that lead to them.
+`training.evaluate` replays any score function on such a file in a second; the demo's crawls take minutes.
+Warm-up, first ranked day and days are the demo's. Ages and sizes of the pages are written beside a TSV. With
+``--growth`` the history has the pages that appear too, and the pages that lead to them.
 """
 
 import argparse

@@ -56,11 +56,10 @@ def learn(store: Path, score_file: Path) -> bool:
 
 
 def switch(series: list[Series]) -> bool:
-    """End the collection: learn, and set the learned function for the next crawls; return whether it was
-    promoted.
+    """Learn, and set the learned function for the next crawls; return whether it was promoted.
 
-    A copy of the store goes on with the default function, to tell what the function does from what the
-    visits of the collection do.
+    A copy of the store continues with the default function: it shows what the visits of the collection alone
+    bring.
     """
     learner = series[-1]
     score_file = learner.folder / "score.json"
@@ -73,7 +72,7 @@ def switch(series: list[Series]) -> bool:
 
 
 def leads(series: Sequence[Series], ours: str, days: range) -> str:
-    """Return how far one crawl is ahead of each other one, paired by day, with 95% intervals."""
+    """Return a text of the leads of the crawl ``ours`` over each other one, paired by day, with intervals."""
 
     def values(one: Series, name: str) -> NDArray[np.float64]:
         return np.array([getattr(row, name) for row in one.rows if row.day in days])

@@ -32,17 +32,17 @@ class Machines:
         self.killed = 0
 
     def start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
-        """Start a command."""
+        """Start the command ``words``, which logs to ``name``.log."""
         with (self.folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen([str(BIN / words[0]), *words[1:]], cwd=ROOT, stdout=log, stderr=log)
 
     def fetcher(self, number: int) -> subprocess.Popen[bytes]:
-        """Start a fetcher."""
+        """Start the fetcher ``number``."""
         words = ["scrapy", "gp4c", "fetcher", "monitor", "--connect", self.address, "--name", f"f{number}"]
         return self.start(f"fetcher{number}", *words)
 
     def kill_one(self) -> None:
-        """Kill the next fetcher in a few seconds, and start it again."""
+        """Kill the next fetcher in `KILL_S` seconds, and start it again."""
 
         def kill() -> None:
             number = self.killed % len(self.fetchers)
@@ -54,7 +54,7 @@ class Machines:
         threading.Timer(KILL_S, kill).start()
 
     def stop(self) -> None:
-        """End all."""
+        """Stop all processes."""
         time.sleep(KILL_S)  # the last kill is over
         for process in (*self.fetchers, self.scheduler):
             stop(process)

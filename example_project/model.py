@@ -82,7 +82,7 @@ class Web:
     Attributes:
         host: int32 [P], the page's host, 0 (the directory) to ``hosts``.
         number: int32 [P], the page's number on its host; 0 is the host's index page.
-        directory: int32 [P], the page's directory, from 0, all hosts counted through.
+        directory: int32 [P], the page's directory, numbered from 0 over all hosts.
         kind: int8 [P], DIRECTORY, NEWS, SHOP or MANUAL.
         born: int32 [P], first day on which the page exists.
         gone: int32 [P], first day on which it answers 404 or 410; NEVER for most, 0 for dead links.
@@ -91,10 +91,10 @@ class Web:
         private: bool [P], pages that robots.txt disallows.
         steady: bool [P], ordinary pages that exist on all days: no index, no redirect, not disallowed.
         grows: bool [hosts + 1], hosts whose pages mostly appear later than on day 1.
-        found_by: int8 [hosts + 1], what leads to the new pages of a host: BY_INDEX and so on.
+        found_by: int8 [hosts + 1], what lists the new pages of a host: BY_INDEX, BY_FEED and so on.
         file: bool [P], sitemaps and feeds.
         always: bool [P], pages that a program rewrites almost every day.
-        still: bool [P], pages that never change, but for what lists pages: when these come and go.
+        still: bool [P], pages that never change; sitemaps and feeds, which do as pages come and go.
         rate: float64 [P], changes per day of the page alone, mean over the days of a week.
         age_days: int32 [P], days from the last change before day 1 to day 1.
         first: int32 [hosts + 2], the first page of each host; the last element is P.
@@ -129,7 +129,6 @@ class Web:
         self._rates(rng)
 
     def _lives(self, rng: np.random.Generator) -> None:
-        """Draw births, deaths, redirects and the pages that robots may not fetch."""
         pages, ordinary = self.pages, ~self.index & ~self.file
         fate = rng.random(pages)
         new = ordinary & (rng.random(pages) < np.where(self.grows, NEW_SHARE, NEW_ELSEWHERE)[self.host])
@@ -148,7 +147,6 @@ class Web:
         self.steady, self.redirects = steady & ~aliased, aliased
 
     def _directories(self, rng: np.random.Generator) -> None:
-        """Divide each host's pages, but for its index, among directories of log-normal sizes."""
         places = []
         for size in np.diff(self.first):
             count = max(1, round((size - 1) / DIRECTORY_PAGES))
@@ -189,8 +187,7 @@ class Web:
 
     @lru_cache(maxsize=1024)  # noqa: B019 - one web lives as long as its process or test
     def _state(self, day: int) -> tuple[NDArray[np.bool_], NDArray[np.int32], NDArray[np.int32]]:
-        """Per page: whether it changes on a day, its version, day of its last change; [P], aliases as
-        pages."""
+        """Whether each page changes on a day, its version, and the day of its last change; [P] each."""
         if day <= 1:
             version = (self.born <= day).astype(np.int32)
             return np.zeros(self.pages, dtype=bool), version, version * (1 - self.age_days)
@@ -214,7 +211,7 @@ class Web:
         return changed, version, np.where(changed | (self.born == day), day, since).astype(np.int32)
 
     def listed(self, page: int, day: int) -> NDArray[np.int32]:
-        """The pages that an index page, a sitemap or a feed leads to on a day; the directory: hosts."""
+        """The pages that an index page, a sitemap or a feed lists on a day; on host 0 the index pages."""
         host = int(self.host[page])
         if host == 0:
             return self.first[1:-1]
@@ -271,7 +268,7 @@ class Web:
 
     @staticmethod
     def _folder(kind: int, number: int) -> str:
-        """Path of a host's directory: its sections first, then further parts of each."""
+        """Path of a host's directory: a section, for later numbers also a part of it."""
         part, section = divmod(number, len(SECTIONS[kind]))
         return SECTIONS[kind][section] + (f"/part-{part + 1}" if part else "")
 

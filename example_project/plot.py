@@ -74,10 +74,10 @@ def style_of(crawl: str, crawls: Sequence[str]) -> tuple[str, str]:
 
 
 class Panel:
-    """A panel of the picture: what is drawn in it, by its axes' values."""
+    """A panel of the picture: its SVG elements, placed by values of its axes."""
 
     def __init__(self, top: int, height: int, right: float, days: int, low: float, high: float) -> None:
-        """``top``, ``height``, ``right``: of the panel, in pixels; the others: ends of its axes."""
+        """``top``, ``height``, ``right``: in pixels; ``days``, ``low``, ``high``: ends of the axes."""
         self.top, self.bottom, self.right = top, top + height, right
         self.low, self.high = low, high
         self._days = days
@@ -131,13 +131,12 @@ def draw(
 
     Args:
         path: where to write it.
-        values: per name of ``panels``, per crawl, the numbers of the days 1..D, float64 [D], nan on days
-            without one.
+        values: name of a panel -> crawl -> its values on days 1..D, float64 [D], nan where it has none.
         first_ranked_day: the first day on which the budget applied.
-        title: the message of the picture.
+        title: heading of the picture.
         first_learned_day: the first day after the collection; None: there is none.
-        panels: name to label, from the top.
-        labels: what a crawl is called beside its curve, if not by its name.
+        panels: name -> label, from the top.
+        labels: crawl -> text beside its curve, by default its name.
     """
     days = np.arange(1, len(next(iter(values["current"].values()))) + 1)
     last = int(days[-1])

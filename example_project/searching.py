@@ -1,8 +1,9 @@
 """The demo with a search: which crawl serves users best, measured exactly day by day.
 
-Queries are drawn from the headings of the web's texts, as a log of what its users ask. One crawl measures by
-them what its visits gain, and visits what gains most; the others are the demo's. Every day the copies of each
-are searched for all queries beside the web itself: `training.replaying.search` has the definitions.
+Queries are drawn from the headings of the web's texts, in place of a log of its users' queries. One crawl
+measures by them what its visits gain, and visits the pages that gain most; the others are the demo's. Every
+day all queries are answered from each crawl's copies and from the web itself: `training.replaying.search` has
+the definitions.
 """
 
 import argparse
@@ -35,7 +36,7 @@ Show = Callable[[Path, int], None]
 
 
 def write_contents(path: Path, web: Web, days: int) -> None:
-    """Write what every page says on days 1..D as a file of contents; on day 0 nobody has written anything."""
+    """Write the texts of all pages on days 1..D as a file of contents; on day 0 there are none."""
     versions = [web.versions(day) for day in range(1, days + 1)]
     alive = [web.alive(day) for day in range(1, days + 1)]
     with path.open("w", encoding="utf-8") as file:

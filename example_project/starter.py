@@ -1,7 +1,7 @@
-"""A process that has imported what the demo's crawls need, and becomes one by a fork: they begin at once.
+"""A process that imports once what the demo's crawls need, and forks for each, so that crawls begin at once.
 
-``python -m example_project.starter [MODULE ...]`` imports these modules besides. It reads lines of JSON,
-the words of a ``scrapy`` command and the file for its errors; it runs one after the other, by Scrapy's own
+``python -m example_project.starter [MODULE ...]`` imports these modules too. Each line of input is JSON: the
+words of a ``scrapy`` command, and the file for its errors. It runs them one after the other by Scrapy's
 command line, and answers each with its exit code.
 """
 

@@ -1,4 +1,4 @@
-"""What the demo prints: the days as they go by, and what came of them."""
+"""Tables that the demo prints: the days so far, and the results."""
 
 from collections.abc import Sequence
 
@@ -53,7 +53,7 @@ def mean(rows: Sequence[Row], name: str) -> float:
 
 
 def summary_table(series: Sequence[Series], days: range) -> str:
-    """Return the means over some days, the visits that all days took, and the changes that all found."""
+    """Return a table of each crawl's means over ``days``, and its visits and changes on all days."""
     table = [
         ("score", "visited per day", "change rate", "NDCG", "current copies", "visits of all days", "changes")
     ]
@@ -73,7 +73,7 @@ def summary_table(series: Sequence[Series], days: range) -> str:
 
 
 def detection(rows: Sequence[Row]) -> str:
-    """Return a sentence on the changes that the fingerprints found and missed, by the truth."""
+    """Return a sentence on the true changes that fingerprints found and missed, and on false ones."""
     judged, changed = sum(row.judged for row in rows), sum(row.changed for row in rows)
     missed, false_alarms = sum(row.missed for row in rows), sum(row.false_alarms for row in rows)
     real = changed - false_alarms + missed

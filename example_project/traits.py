@@ -1,4 +1,4 @@
-"""Traits of a change history: what of its pages, directories and sites makes it easy or hard to crawl.
+"""Traits of a change history: statistics of pages, directories and sites that make it easy or hard to crawl.
 
 ``python -m example_project.traits FILE... --without TEXT`` prints a column per file. docs/lab/demo.md has
 what it gives for recorded histories and for the monitored web (`example_project.history`), whose constants it
@@ -54,10 +54,10 @@ def _counts(bits: Bits, group: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _together(bits: Bits, group: NDArray[np.int64], lag: int) -> tuple[float, float]:
-    """Share of a changed page's group that changed ``lag`` cycles later, itself left out; and by chance.
+    """Share of the other pages of a changed page's group that change ``lag`` cycles later; and by chance.
 
-    Every change counts the same, in groups of `LEAST_PAGES` and more. The second number is what the share
-    would be if each page changed as often, but independently of the others.
+    The mean is over all changes in groups of at least `LEAST_PAGES`. By chance: the share if each page
+    changed as often, but independently of the others.
     """
     cycles = len(bits.changed) - lag
     counts, size = _counts(bits, group), np.bincount(group)
@@ -77,7 +77,7 @@ def _together(bits: Bits, group: NDArray[np.int64], lag: int) -> tuple[float, fl
 
 
 def _alike(bits: Bits, group: NDArray[np.int64]) -> float:
-    """How alike a group's pages are: intraclass correlation of the square roots of their changes."""
+    """Intraclass correlation, in groups, of the square roots of pages' numbers of changes."""
     root = np.sqrt(bits.changed.sum(0) + 3 / 8)  # Anscombe: of a Poisson number, of constant variance
     size = np.bincount(group)
     if not 1 < len(size) < len(root):
@@ -90,7 +90,7 @@ def _alike(bits: Bits, group: NDArray[np.int64]) -> float:
 
 
 def _directories(bits: Bits) -> tuple[float, float]:
-    """Pages per directory, and standard deviation of its logarithm: medians over large sites."""
+    """Mean pages per directory, and the standard deviation of their logarithm: medians over large sites."""
     means, deviations = [], []
     for site in np.flatnonzero(np.bincount(bits.site) >= LEAST_DIVIDED):
         size = np.unique(bits.directory[bits.site == site], return_counts=True)[1]

@@ -112,7 +112,7 @@ class Imputed(NamedTuple):
     guessed_share: float
     """Share of all outcomes that are guessed."""
     right: Mean
-    """Share of the guesses that are the truth."""
+    """Share of the guesses that are right."""
     changes_guessed: Mean
     """Number of guesses that are changes."""
     changes_lost: Mean

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.bias import histories, learned_from, worth
+from benchmarks.bias import histories, learned_from, mean_ndcg
 from training.histories import models
 
 
@@ -14,5 +14,7 @@ def test_learning_on_visited_pages_is_biased_and_on_the_panel_is_not(model: str)
     share = truth.changed[:40].mean()
     assert abs(seen["panel"].changed.mean() - share) < 0.25 * share
     assert seen["visited pages only"].changed.mean() > 3.0 * share
-    biased, unbiased = (worth(truth, learned_from(seen[name], 1)) for name in ("visited pages only", "panel"))
+    biased, unbiased = (
+        mean_ndcg(truth, learned_from(seen[name], 1)) for name in ("visited pages only", "panel")
+    )
     assert unbiased > biased + 0.02

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from scrapy.settings import Settings as ScrapySettings
 
-from benchmarks.panel import SCENARIOS, Visited, coverage
+from benchmarks.panel import SCENARIOS, OpenVisits, coverage
 from benchmarks.simulated_crawl import crawl, crawl_store, texts_of
 from scrapy_gp4c.commands.status import STATUS
 from scrapy_gp4c.crawling import control_group
@@ -258,7 +258,7 @@ def test_a_text_that_changes_back_is_no_change_for_the_shadow() -> None:
     visits["outcome"] = CHANGED
     for text, outdated in ((0xFFFF, 1), (0xFF, 0)):
         visits["fingerprint"] = text
-        shadows, tally = control_group.advance(Visited(visits), visits, shadows, record, 0, 3)  # type: ignore[arg-type]
+        shadows, tally = control_group.advance(OpenVisits(visits), visits, shadows, record, 0, 3)  # type: ignore[arg-type]
         assert tally == Tally(1, 1, outdated)
 
 
@@ -379,7 +379,7 @@ def test_a_resumed_cycle_ranks_shadows_by_the_function_of_its_plan(tmp_path: Pat
     record = {"cycle": 10, "clock": "visits", "seed": 0}
     record |= planned_with_cut(5.0, rankable=3)
     visits = np.empty(0, VISIT)
-    store: Any = Visited(visits)
+    store: Any = OpenVisits(visits)
     for formula, expected in (("t", [True, False]), ("t * X", [False, True])):
         visited, _ = control_group.choose_shadows(store, visits, shadows, {**record, "formula": formula}, 2)
         assert visited.tolist() == expected

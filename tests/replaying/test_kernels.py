@@ -18,7 +18,7 @@ from numba.core import event
 
 from tests.support.sources import MODULES, tree
 from training.histories.history import ChangeHistory
-from training.replaying.grouped import _new_work, by_slot, partition_by_choice
+from training.replaying.grouped import _new_work, partition_by_choice, scratch_memory
 from training.replaying.kernels import choice, drop_stale_code, visits
 from training.replaying.kernels.compiling import CodeFiles, CompileNotice, outer
 from training.replaying.metrics import METRICS
@@ -88,7 +88,7 @@ def test_the_foremost_groups_are_those_of_a_sort(groups, share):
         int(sizes[[other for other in order if scores[other] > scores[group]]].sum()) for group in order
     ]
     expected = [group for group, pages in zip(order, before, strict=True) if pages < k]
-    result = foremost(scores, sizes, k, by_slot(np.empty((1, len(groups))))[0])
+    result = foremost(scores, sizes, k, scratch_memory(np.empty((1, len(groups))))[0])
     assert result.tolist() == expected
 
 

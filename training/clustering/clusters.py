@@ -94,7 +94,7 @@ def counts_of(texts: Sequence[str]) -> Floats:
 def cluster(
     pages: PageFeatures, clusters: int, features: Sequence[str], seed: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Cluster pages by their features; return each page's cluster, ``[P]``, and `nearest` of all clusters."""
+    """Cluster pages by their features; return each page's cluster, ``[P]``, and the order by `nearest`."""
     if not 1 <= clusters <= len(pages.urls):
         raise HistoryError(
             f"--clusters: expected from 1 to {len(pages.urls):,}, the number of pages; found {clusters:,}"
@@ -163,7 +163,7 @@ def near_largest(terms: Any, seed: int) -> Floats:
 def bisected(points: Floats, clusters: int, seed: int) -> tuple[npt.NDArray[np.int32], Floats]:
     """Bisect the cluster of largest inertia repeatedly: return each point's cluster, ``[P]``, and centroids.
 
-    There are fewer clusters where fewer points differ.
+    There are fewer than ``clusters`` if fewer points are distinct.
     """
     model = _library().cluster.BisectingKMeans(
         min(clusters, len(np.unique(points, axis=0))),
@@ -201,15 +201,15 @@ def _library() -> Any:
 
 
 class RecordedCycles(NamedTuple):
-    """Mapping of a history's cycles to those of its file, if the history is a part or has longer cycles."""
+    """Mapping from cycles of a history, which may be a part or have longer cycles, to those of its file."""
 
     first: int = 0
-    """Cycles of the history's length that the file has before the history's first cycle."""
+    """Number of cycles, as long as the history's, that the file has before it."""
     every: int = 1
     """Cycles of the file in a cycle of the history."""
 
     def texts(self, contents: ContentHistory, cycles: npt.NDArray[np.int64]) -> list[str | None]:
-        """Text of every page, ``[P]``, each in its cycle of the history, ``cycles[P]``."""
+        """Text of every page in a cycle of the history of its own: ``cycles``, ``[P]``."""
         recorded = (self.first + cycles) * self.every
         versions = contents.version[recorded, np.arange(len(cycles))]
         return [contents.texts[number] for number in versions.tolist()]
@@ -225,7 +225,7 @@ def regrouping(
 ) -> Regrouping:
     """Make a `Regrouping`: a replay clusters pages anew by their copies, every ``every_cycles`` cycles.
 
-    ``cycles``: how the replayed history's cycles lie in `contents`.
+    ``cycles``: where the replayed history's cycles are in `contents`.
     """
 
     def group(copies: npt.NDArray[np.int64]) -> PageGroups:
@@ -314,7 +314,9 @@ def group_copies(
     between = np.flatnonzero((local[links.source] != NOWHERE) & (local[links.target] != NOWHERE))
     links_within = Links(local[links.source[between]], local[links.target[between]], len(copies.pages))
     urls = [copies.urls[page].partition("://")[2] for page in copies.pages.tolist()]
-    page_features = PageFeatures(urls, sketched_words(described), counts, links_within, _past(copies.state))
+    page_features = PageFeatures(
+        urls, sketched_words(described), counts, links_within, _history_features(copies.state)
+    )
     label, order = cluster(page_features, clusters, features, seed)
     cluster_of = np.full(copies.known, NOWHERE, np.int32)
     cluster_of[copies.pages] = label
@@ -344,14 +346,14 @@ def sketched_words(described: Sequence[Description]) -> Any:
     return csr_matrix((counts[is_frequent].astype(np.float32), number[column[is_frequent]], begin), shape)
 
 
-def _past(state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
-    """Visits, changes found, and changes per cycle, ``[P, 3]``."""
+def _history_features(state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+    """`PageFeatures.past` by the state columns: visits, changes found, changes per cycle, ``[P, 3]``."""
     rate = rates.rate(state["E"].astype(np.float64), state["T"].astype(np.float64))
     return np.stack([state["n"].astype(np.float64), state["X"].astype(np.float64), rate], axis=1)
 
 
 def links_between(copies: StoredCopies, described: Sequence[Description]) -> Links:
-    """Find links from described pages to known ones, each once, none to the page itself."""
+    """Find links from pages with descriptions to known pages, each link once, none to the page itself."""
     hashes = np.fromiter(map(link_hash, copies.urls), np.uint64, copies.known)
     order = np.argsort(hashes, kind="stable")
     size = np.array([len(one.links) for one in described], np.intp)

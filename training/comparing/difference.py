@@ -59,14 +59,14 @@ class Difference(NamedTuple):
     common: float
     """Share of a cycle's visits that both make, mean over cycles and test sets."""
     alone_rate: float
-    """Change rate of the visits that only the first makes in that cycle."""
+    """Change rate of visits that the first function makes and the second does not in the same cycle."""
     other_alone_rate: float
     by: dict[str, list[VisitGroup]]
     """Terminal of a page's state (``n``, ``X``, ``t``) -> visits in each of its classes."""
     by_site: list[VisitGroup]
     """The sites that differ most in their share of the visits."""
     X_t: npt.NDArray[np.float64]
-    """``[X classes, t classes]``: share of the visits of the first less that of the other."""
+    """``[X classes, t classes]``: share of the first function's visits less that of the other's."""
 
 
 def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> ReplayVisits:

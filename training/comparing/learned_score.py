@@ -105,7 +105,7 @@ def try_learned(path: Path, learned: LearnedScore, history: ChangeHistory, metri
 def _test_set(
     path: Path, learned: LearnedScore, tests: Sequence[ChangeHistory], crawl: CrawlChoices
 ) -> ChangeHistory:
-    """The one of `tests` on which the function's change rate is the recorded one."""
+    """The test set in `tests` on which the function has the change rate that the file at ``path`` records."""
     recorded = learned.values["test"]["change_rate"]
     for test in tests:
         prepared = prepare_for(test, crawl)

@@ -191,26 +191,25 @@ class Verdict(NamedTuple):
     name: str
     differs: bool
     gain: float
-    """P value of the gain: probability of one as large or larger by chance."""
+    """P value of the gain: probability of at least this gain by chance."""
     loss: float
-    """Probability of a loss as small or smaller by chance, if it is `GUARD_MARGIN` in truth."""
+    """Probability of at most this loss by chance, if the true loss is `GUARD_MARGIN`."""
     better: bool
     worse: bool
     """Whether the upper bound of the loss is not below `GUARD_MARGIN`."""
 
     @classmethod
-    def of(cls, name: str, differences: Floats, chances: int) -> Self:
-        """Test ``differences``; ``chances``: number of objectives that share the level (Bonferroni)."""
+    def of(cls, name: str, differences: Floats, objectives: int) -> Self:
+        """Test ``differences`` at `LEVEL`, which is shared among ``objectives`` (Bonferroni)."""
         gain, loss = chance(differences), chance(differences + GUARD_MARGIN)
-        better = bool(differences.mean() > 0 and gain <= LEVEL / chances)
+        better = bool(differences.mean() > 0 and gain <= LEVEL / objectives)
         return cls(name, bool(differences.any()), gain, loss, better, loss > GUARD_LEVEL)
 
 
 def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
-    """Whether one history lets a function be promoted, and why.
+    """Whether to promote, and why, by one objective.
 
-    It does if `goal`, the verdict on the fitness, is better, and `guard`, that on freshness, is not worse by
-    `GUARD_MARGIN`.
+    A function is promoted if `goal`, on the fitness, is better and `guard`, on freshness, is not worse.
     """
     if not goal.better:
         return False, f"its {goal.name} is not significantly better (p above {LEVEL:g})"
@@ -223,7 +222,7 @@ def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
 
 
 def on_two(one: Verdict, other: Verdict) -> tuple[bool, str]:
-    """Whether to promote, and why, by two objectives: if better in one, and not worse in the other."""
+    """Whether to promote, and why, by two objectives: better in one of them, and worse in neither."""
     better = [goal for goal in (one, other) if goal.better]
     worse = [goal for goal in (one, other) if goal.worse]
     if not better:
@@ -299,7 +298,7 @@ def divide_by_units(history: ChangeHistory, choices: Choices) -> tuple[HistorySp
 
 
 def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
-    """Keys that decide the part of each page: uint64 ``[P]``."""
+    """Keys from which the split of each page is drawn: uint64 ``[P]``, equal within a unit ``by``."""
     if by == "pages":
         return np.arange(history.pages, dtype=np.uint64) if history.key is None else history.key
     names, group = list(history.site_labels), history.site

@@ -144,8 +144,9 @@ class RankCorrelation(NamedTuple):
     null_mean: float
     """Mean over the permutations: not 0 where the selection depends on the values."""
     null_low: float
+    """2.5% quantile over the permutations."""
     null_high: float
-    """2.5% and 97.5% quantiles over the permutations."""
+    """97.5% quantile over the permutations."""
     p: float
     """Two-sided p value: share of permutations at least as far from `null_mean`."""
 

@@ -223,25 +223,25 @@ def choose_of_front(
             f"the objectives {goal.fitness!r} give no number for {AGE!r}, which all are compared with: "
             "choose another --fitness, or a history with more changes"
         )
-    standing = _standing(judged, prefer, judged.keys() if allow is None else allow([*judged]), goal)
+    eligible = _eligible(judged, prefer, judged.keys() if allow is None else allow([*judged]), goal)
     row = ROWS[prefer]
-    candidates = [objective_row(judged[text], row) for text in standing]
+    candidates = [objective_row(judged[text], row) for text in eligible]
     if goal.rule == GUARDED:
         refuse_equal(list(judged.values()), list(judged))
-        taken = standing[named_or_better(candidates, standing, goal, split, row)]
+        taken = eligible[named_or_better(candidates, eligible, goal, split, row)]
     else:
-        taken = standing[select(candidates, goal.rule)]
+        taken = eligible[select(candidates, goal.rule)]
     value = SELECTIONS.get(goal.rule, SELECTIONS["best"])(*objective_row(pairs[taken], row))
     members = [FrontCandidate(one, runs[one], means) for one, means in _front(judged, taken).items()]
     return SelectedFunction(taken, pairs[taken], runs[taken], value), members
 
 
-def _standing(
+def _eligible(
     judged: Mapping[str, ValuePair], prefer: str, allowed: Collection[str], goal: SelectionGoal
 ) -> list[str]:
-    """Texts among which the selection rule decides: for ``balanced`` those as fresh as `AGE`, else all.
+    """Texts that may be selected: for ``balanced`` those at least as fresh as `AGE`, else all.
 
-    Of these only the `allowed` ones, unless none is.
+    Of these only the `allowed` ones, unless none is allowed.
     """
     least = [split_values[1].mean() if prefer == "balanced" else -np.inf for split_values in judged[AGE]]
     fresh = [
@@ -253,7 +253,7 @@ def _standing(
 
 
 def _front(judged: Mapping[str, ValuePair], taken: str) -> dict[str, tuple[float, float]]:
-    """Functions of the front to report, with `taken`: text -> means, best in the first objective first."""
+    """Functions of the front to report, and the selected one, `taken`: text -> means, by first objective."""
     means = {}
     for text, split in judged.items():
         first, second = np.mean([split_values.mean(axis=1) for split_values in split], axis=0).tolist()

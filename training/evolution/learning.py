@@ -122,8 +122,8 @@ class ProgressListener(Protocol):
     def generation(self, number: int, individuals: int) -> None:
         """Generation `number` (from 1) begins, with `individuals` individuals that may need an evaluation."""
 
-    def advance(self, texts: int) -> None:
-        """Note that `texts` more individuals of the generation are evaluated."""
+    def advance(self, individuals: int) -> None:
+        """Note that `individuals` more of the generation are evaluated."""
 
     def first_fitness(self, fitness: float) -> None:
         """Best fitness of the first run's first generation, reported before the other runs have theirs."""
@@ -158,7 +158,7 @@ def evolve_all(
     except KeyboardInterrupt:
         if states is None:
             raise
-        # Whatever was interrupted, a half-told generation or the saving: back to the last complete one.
+        # The evolutions may be in the middle of a generation, or the checkpoint half saved.
         _restore(evolutions, states)
         if checkpoint is not None:
             checkpoint.save(states)

@@ -346,15 +346,15 @@ def _directory(page: bytes) -> bytes:
     return page.rstrip(b"/").rpartition(b"/")[0] + b"/" if b"/" in page.rstrip(b"/") else b""
 
 
-def _finder(page: bytes, born: dict[bytes, int], index: dict[bytes, bytes], age: int) -> bytes | None:
-    """Index page or directory that leads to a page born in cycle `age`; None: it is the top."""
+def _finder(page: bytes, born: dict[bytes, int], index: dict[bytes, bytes], cycle: int) -> bytes | None:
+    """Index page or directory that leads to a page born in `cycle`; None for the top directory's page."""
     directory = _directory(page)
     is_index = index.get(directory) == page
     if page == b"./" or (is_index and not directory):
         return None
     if is_index:
-        return _finder(directory, born, index, age)
+        return _finder(directory, born, index, cycle)
     index_page = index.get(directory)
-    if index_page is not None and born[index_page] <= age:
+    if index_page is not None and born[index_page] <= cycle:
         return index_page
     return directory or b"./"

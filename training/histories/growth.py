@@ -97,7 +97,7 @@ class GrowthHistory:
 
 
 def numbered_links(links: Array, position: Array) -> npt.NDArray[Any]:
-    """Links with renumbered pages, dtype `LINK`; ``position``: new number of each page, -1: without links."""
+    """Links with renumbered pages, dtype `LINK`; ``position``: new number of each page, -1: left out."""
     inner = links[(position[links["source"]] >= 0) & (position[links["target"]] >= 0)]
     numbered = np.empty(len(inner), LINK)
     numbered["source"], numbered["target"] = position[inner["source"]], position[inner["target"]]

@@ -73,7 +73,7 @@ class _PageBatch(NamedTuple):
     observed: npt.NDArray[np.uint8]
     """Cycles whose outcome is known: visited at their end, or before a visit without a change; bits."""
     twice: tuple[Ints, Ints]
-    """Cycles and pages, counted within the batch, of changes between two visits of one cycle."""
+    """Cycle and page (position in the batch) of each change between two visits of one cycle."""
     change_rate: Floats
     """Changes per day, ``[B]``."""
 
@@ -339,7 +339,7 @@ def _by_cycle(page: Ints, offset: Floats, pairs: list[Floats], cycle_days: float
 
 
 def _best_start(first: Ints, cycles: int) -> int:
-    """Cycle to begin a history at for most outcomes: pages fetched by then, times the cycles after."""
+    """Cycle for a history to begin at with most outcomes (pages fetched by then times later cycles)."""
     entered = np.cumsum(np.bincount(first, minlength=cycles)[: cycles - 1])
     if not len(entered) or not entered.any():
         raise HistoryError("all visits are of one cycle: choose shorter ones by --cycle")

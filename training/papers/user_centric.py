@@ -197,10 +197,10 @@ def prepared(
 
 
 def rates_of(trial: Trial) -> dict[str, Floats]:
-    """Return forecasts of what a refresh of each page gains per cycle, by name: ``[P]`` each.
+    """Return forecasts of each page's gain per cycle by a refresh: policy -> ``[P]``.
 
-    ``user-centric`` is the paper's mean over refreshes (section 6.1.3), each right after an update;
-    ``user-centric per cycle`` is all that these gained, divided by the number of cycles.
+    ``user-centric``: mean, over refreshes right after each update, of the gain per cycle since the update
+    before (section 6.1.3). ``user-centric per cycle``: sum of these gains, divided by all cycles.
     """
     updates = trial.updates
     mean = mean_by_page(updates.page, updates.gained / updates.gap, trial.pages)
@@ -211,9 +211,9 @@ def rates_of(trial: Trial) -> dict[str, Floats]:
 def points(
     trial: Trial, shares: Sequence[float] = BUDGETS, taus: Sequence[float] = TAUS, observed: bool = False
 ) -> Iterator[RefreshPoint]:
-    """Yield results of every policy at every budget; if ``observed``, only of those in `OWN_VISITS`.
+    """Yield the results of every policy at every budget; if ``observed``, only of those in `OWN_VISITS`.
 
-    ``taus``: thresholds of SBR and EBR to choose the best from.
+    ``taus``: thresholds of SBR and EBR, of which the best counts.
     """
     with ThreadPoolExecutor(2) as pool:  # the compiled loops release Python's lock
         for share in shares:
@@ -261,7 +261,7 @@ def _in_slots(trial: Trial, policy: str, tau: float, budget: int) -> Callable[[i
 
 
 def planned_refreshes(trial: Trial, policy: str, tau: float, budget: int) -> list[Ints]:
-    """Pages that SBR or EBR refreshes in each judged cycle, without unused budget."""
+    """Pages that SBR or EBR plans to refresh in each judged cycle; some of the budget may be left."""
     updates = trial.updates
     known = UpdateHistory(updates.page, updates.difference, trial.clicks, trial.last)
     visits = allocated_visits(known, policy.lower(), tau, budget, trial.judged)
@@ -312,7 +312,7 @@ class GainForecast(NamedTuple):
 
     name: str
     either: RankCorrelation
-    """Pages that gained in either half, which Figure 3 plots: unrelated halves come out negative."""
+    """Pages that gained in either half, as in Figure 3: even unrelated halves correlate negatively."""
     both: RankCorrelation
     """Pages that gained in both halves."""
 

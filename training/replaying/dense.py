@@ -373,20 +373,23 @@ class RankedPages:
             for rows, block in pieces:
                 self._scores[rows] = scores_of(block)
         else:
-            self._put_together(self._divided, scores_of.cycle, state_of, pieces)
+            self._score_by_parts(self._divided, scores_of.cycle, state_of, pieces)
         self._scores[visited] = -np.inf
         chosen = self._selection.best(self._scores, k, self.ties)
         scores = self._scores[chosen]
         return Selection(chosen, scores, Cut(float(scores[-1]), int(self.ties(chosen[-1:])[0])))
 
-    def _put_together(
+    def _score_by_parts(
         self,
         parts: Divided,
         cycle: int,
         state_of: Callable[[Columns], Columns],
         pieces: Iterable[tuple[slice, Block]],
     ) -> None:
-        """Score all pages, given in ``pieces`` (slices and blocks), into `_scores`; compute `parts` once."""
+        """Write the scores of all pages to `_scores`; compute shared `parts` once, not for every page.
+
+        ``state_of``: see `best`; ``pieces``: slices of all pages with their blocks.
+        """
         tables: dict[str, tuple[Floats, npt.NDArray[Any]]] = {}
         for level, columns, number in (
             (Level.OWN, self._states.columns, self._states.number),
@@ -599,7 +602,7 @@ class ReplayEvidence:
         return len(self._pages)
 
     def _related(self) -> Related:
-        recent = RecentVisits(self._cycle, self._finished, self._counted(), self._spent)
+        recent = RecentVisits(self._cycle, self._finished, self._visit_sums(), self._spent)
         clustered = None
         if self._clusters is not None:
             clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())
@@ -622,8 +625,8 @@ class ReplayEvidence:
         assert self._clusters is not None
         return count_changes(self._clusters.number[self.visited_pages()], self.is_changed())
 
-    def _counted(self) -> npt.NDArray[np.void]:
-        """Visits and predicted changes of the cycle by directory, dtype `GROUP_VISITS`, if any are needed."""
+    def _visit_sums(self) -> npt.NDArray[np.void]:
+        """Sums by directory of the cycle's visits, changes and predicted changes: dtype `GROUP_VISITS`."""
         visited = self.visited_pages()
         if not len(visited) or not self._is_predicted:
             return NO_VISITS
@@ -750,7 +753,7 @@ class ReplayEvidence:
         if self._is_related:
             self._window.finish()
         if self._is_predicted:
-            self._finished = [self._counted(), *self._finished[: KEPT_CYCLES - 1]]
+            self._finished = [self._visit_sums(), *self._finished[: KEPT_CYCLES - 1]]
         if self._clusters is not None:
             self._clustered = [self._counted_clusters(), *self._clustered[: WINDOW_CYCLES - 1]]
             self._recent_visits = [
@@ -895,7 +898,7 @@ class Rings(NamedTuple):
     near: npt.NDArray[np.int32]
     begin: npt.NDArray[np.int64]
     of_group: int
-    """Rings of each group."""
+    """Number of rings of each group."""
 
 
 SampledCycle = Callable[[Round, Missed], tuple[Pages, Kinds] | None]

@@ -92,8 +92,8 @@ def workspace_for(prepared: PreparedHistory) -> Iterator[Workspace]:
     _LAST[key] = space
 
 
-def by_slot(slots: Array) -> tuple[Ints, Ints, Floats]:
-    """Scratch memory of compiled loops for a table `slots`: orders ``[2, slots]``, rows and scores."""
+def scratch_memory(slots: Array) -> tuple[Ints, Ints, Floats]:
+    """Arrays for compiled loops to write to, for the table `slots`: ``orders``, ``row_of``, ``by_slot``."""
     capacity = slots.shape[1]
     return np.empty((2, capacity), np.int64), np.empty(capacity, np.int64), np.empty(capacity)
 
@@ -249,7 +249,7 @@ MOST_BATCHED: Final = 8
 
 
 class BatchMember(NamedTuple):
-    """One replay of a batch, and the numbers of the functions that have chosen its pages so far."""
+    """One replay of a batch, and the numbers of the functions that choose its pages."""
 
     path: ReplayPath
     functions: list[int]
@@ -409,11 +409,11 @@ class _Batch:
 
     @property
     def is_cached(self) -> bool:
-        """Whether a list has all states that pages may have, in few enough rows for a `PrefixCache`."""
+        """Whether a `PrefixCache` is used: all possible states are listed, in few enough rows."""
         return self._listed is not None and self._listed.complete and self._listed.rows <= MOST_CACHED
 
     def replay(self, prefix_cache: PrefixCache | None) -> Iterator[tuple[list[int], Tallies]]:
-        """Yield lists of functions, by number, that chose alike in every cycle, with their tallies."""
+        """Yield lists of functions (numbers) that chose alike in every cycle, each with its tallies."""
         unknown = list(range(len(self._expressions)))
         if prefix_cache is not None:
             known = [prefix_cache.find(scores) for scores in self._listed_scores]
@@ -432,7 +432,7 @@ class _Batch:
             ):
                 members.append(self._listed_part(pending.pop(), pending))
             while done < self.scored:
-                members = self._go_on(members, done, pending)
+                members = self._replay_unlisted(members, done, pending)
                 done += 1
             for path, functions in members:
                 if self._facts.penalised:
@@ -444,16 +444,16 @@ class _Batch:
                 self._space.give_back(path.work)
 
     def _listed_part(self, branch: _Branch, pending: list[_Branch]) -> BatchMember:
-        """Continue a branch through the cycles whose states are listed, with the functions that choose alike.
+        """Replay a branch through the cycles whose states are listed, with functions that choose alike.
 
-        Functions that part from these are added to `pending`.
+        Functions that choose otherwise are added to `pending` as branches of their own.
         """
         path, shared, done, functions, agreed = branch
         if shared:
             path = path.copy(self._space)
         while done < self._listed_cycles:
             if len(functions) > 1 and not agreed:
-                functions, *others = self._parted(path, done, functions)
+                functions, *others = self._split_by_choice(path, done, functions)
                 if others:
                     self._postpone(pending, path.copy(self._space), done, others)
             stop = self._listed_cycles if len(functions) == 1 else done + 1
@@ -469,7 +469,7 @@ class _Batch:
         pending.append(_Branch(path, False, done, others[0], True))
         pending += [_Branch(path, True, done, other, True) for other in others[1:]]
 
-    def _parted(self, path: ReplayPath, done: int, functions: list[int]) -> list[list[int]]:
+    def _split_by_choice(self, path: ReplayPath, done: int, functions: list[int]) -> list[list[int]]:
         """Split `functions` into lists that choose alike in the cycle after `done` scored ones."""
         assert self._listed is not None
         live = np.flatnonzero(path.slots[memory.COUNT, : path.top])
@@ -480,15 +480,17 @@ class _Batch:
         parts = partition_by_choice(scores, path.slots[memory.COUNT, live], self._prepared.k)
         return [[functions[position] for position in positions] for positions in parts]
 
-    def _go_on(self, members: list[BatchMember], done: int, pending: list[_Branch]) -> list[BatchMember]:
-        """Replay a cycle whose states are not listed, with all `members` of the batch; returns the new ones.
+    def _replay_unlisted(
+        self, members: list[BatchMember], done: int, pending: list[_Branch]
+    ) -> list[BatchMember]:
+        """Replay a cycle whose states are not listed, for all `members` of the batch; return the new members.
 
-        Functions that part get a replay of their own if the batch has room, else are added to `pending`.
+        Functions that choose otherwise become a new member if the batch has room, else a branch in `pending`.
         """
-        look = self._look(done, members)
+        batch_scores = self._score_groups(done, members)
         after = []
         room = MOST_BATCHED - len(members)
-        for member, begin, scores in zip(members, look.begins, look.scores, strict=True):
+        for member, begin, scores in zip(members, batch_scores.begins, batch_scores.scores, strict=True):
             path, functions = member
             first, *others = [[0]]
             if len(functions) > 1:
@@ -497,17 +499,17 @@ class _Batch:
                 )
             for positions in others[:room]:
                 copy = path.copy(self._space)
-                self._replay_cycle(copy, done, scores[positions[0]], look.after, begin)
+                self._replay_cycle(copy, done, scores[positions[0]], batch_scores.after, begin)
                 after.append(BatchMember(copy, [functions[position] for position in positions]))
             postponed = [[functions[position] for position in positions] for positions in others[room:]]
             room -= len(others) - len(postponed)
             if postponed:
                 self._postpone(pending, path.copy(self._space), done, postponed)
-            self._replay_cycle(path, done, scores[first[0]], look.after, begin)
+            self._replay_cycle(path, done, scores[first[0]], batch_scores.after, begin)
             after.append(BatchMember(path, [functions[position] for position in first]))
         return after
 
-    def _look(self, done: int, members: Sequence[BatchMember]) -> BatchScores:
+    def _score_groups(self, done: int, members: Sequence[BatchMember]) -> BatchScores:
         """Scores and next states of the groups of all replays, in the cycle after `done` scored ones."""
         cycle = self._prepared.warmup + 1 + done
         tops = [member.path.top for member in members]
@@ -544,7 +546,7 @@ class _Batch:
             prepared.warmup + 1 + done, scores, prepared.salts[done],
             prepared.drawn[prepared.drawn_start[done] : prepared.drawn_start[done + 1]],
             self._facts, path.slots, path.work, path.counts[done], self._moves, self._column_keys,
-            by_slot(path.slots)[0], path.states, after, begin,
+            scratch_memory(path.slots)[0], path.states, after, begin,
         )  # fmt: skip
 
     def _replay_states(self, path: ReplayPath, done: int, stop: int, scores: Floats) -> None:
@@ -554,7 +556,7 @@ class _Batch:
             done = replay_states(
                 done, stop, prepared.salts, prepared.drawn, prepared.drawn_start, scores, listed.score_at,
                 listed.aged, listed.after, path.states, self._facts, path.slots, path.work, path.counts,
-                self._moves, self._keys, *by_slot(path.slots), path.trail,
+                self._moves, self._keys, *scratch_memory(path.slots), path.trail,
             )  # fmt: skip
             if done < stop:
                 path.grow(4 * path.top)

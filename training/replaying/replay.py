@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 Engine = Literal["auto", "grouped", "dense"]
 ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
 QUICK: Final = 10_000_000
-"""Largest pages times cycles for which the dense engine, without compiled loops, is as fast for a few
-replays.
+"""Largest pages times cycles for which a few replays use the dense engine, without compiled loops.
 
 Both give the same numbers, and compiling takes longer than these replays.
 """

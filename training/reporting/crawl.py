@@ -37,7 +37,7 @@ _COLUMNS: Final = ("entered", "found_by", "first_cycle", "brought_sum", "brought
 
 
 class Bringer(NamedTuple):
-    """Page with links to new pages, and what its visits brought."""
+    """Page with links to new pages, and the numbers of pages found by them."""
 
     url: str
     brought: int
@@ -61,7 +61,7 @@ class NewPages(NamedTuple):
     """``[P]``: most cycles from the first visit that could have shown the link to the first copy; `UNKNOWN`
     where nobody had looked before, or there is no copy yet."""
     bringers: list[Bringer]
-    """Pages that brought most, best first."""
+    """Pages whose links led to most new pages, best first."""
 
 
 def new_pages_section(path: Path) -> Section | None:
@@ -188,7 +188,7 @@ def _bringers(store: Store, columns: dict[str, Array], brought: Array, hub_visit
     ]
 
 
-MOST: Final = 20
+MOST_HINTS: Final = 20
 """Largest number of rows in the table of hints (sites' claims about changes)."""
 COUNTED: Final = (*hints.LISTED, *(hints.KINDS.index(name) for name in hints.SPANS))
 """Kinds of hints that are known before a visit, so that their accuracy can be computed."""
@@ -205,7 +205,7 @@ def hints_section(path: Path) -> Section | None:
             return None
         kind = np.array(COUNTED)[column]
         order = np.lexsort((-visits[where, kind], ~trusted[where, kind]))
-        best = order[:MOST]
+        best = order[:MOST_HINTS]
         names = store.site_names(rows["site"][where[best]].tolist())
     listed = []
     for row, one in zip(where[best].tolist(), kind[best].tolist(), strict=True):
@@ -224,8 +224,8 @@ def hints_section(path: Path) -> Section | None:
         "changed where not",
     ]  # fmt: skip
     caption = "Judged visits by what the site had said before; older ones count less: counts have fractions."
-    if len(order) > MOST:
-        others = counted(len(order) - MOST, "other row holds", "other rows hold")
+    if len(order) > MOST_HINTS:
+        others = counted(len(order) - MOST_HINTS, "other row holds", "other rows hold")
         caption += f" {others} less surely, or on fewer visits."
     section.blocks.append(table(head, listed, caption, words=3))
     return section
@@ -594,7 +594,7 @@ def _budget(budget: Any) -> str:
 
 
 def _random_rate(story: Story) -> float:
-    """Share of pages that had changed since their last visits, by the control group; nan: not known."""
+    """Share of all pages that had changed since their last visits, by the control group; nan without one."""
     panels = [panel for record in story.records if (panel := record.get("panel")) is not None]
     return float(np.mean([panel["changed_share"]["estimate"] for panel in panels])) if panels else math.nan
 
@@ -611,7 +611,7 @@ def _cycles(story: Story) -> Section:
     }
     rates = {
         "chosen by score": [story.rate(span, CHOSEN) for span in spans],
-        "warm-up": [_unless_few(story, span) for span in spans],
+        "warm-up": [_warmup_change_rate(story, span) for span in spans],
         "panel": [story.rate(span, ("panel",)) for span in spans],
         "samples": [story.rate(span, ("sample",)) for span in spans],
         "near samples": [story.rate(span, ("neighbour",)) for span in spans],
@@ -662,8 +662,8 @@ def _cycles(story: Story) -> Section:
     return section
 
 
-def _unless_few(story: Story, cycles: slice) -> float:
-    """Change rate of the warm-up visits of some cycles; nan for fewer than `LEAST_VISITS`."""
+def _warmup_change_rate(story: Story, cycles: slice) -> float:
+    """Change rate of the warm-up visits in `cycles`; nan for fewer than `LEAST_VISITS`."""
     judged = story.counts[cycles, KINDS.index("warmup")][:, list(JUDGED)].sum()
     return story.rate(cycles, ("warmup",)) if judged >= LEAST_VISITS else math.nan
 

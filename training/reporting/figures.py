@@ -145,7 +145,7 @@ FILE: Final = Size("file", 8.0, 4.4, 0.72, None, 0.4, 0.53, 18, 10.0, True)
 # In a page a point is a pixel: Matplotlib writes SVG at 72 points per inch.
 WIDE: Final = Size("wide", 700 / 72, 320 / 72, 52 / 72, 170 / 72, 12 / 72, 42 / 72, 22, 12.0, False)
 NARROW: Final = Size("narrow", 360 / 72, 300 / 72, 46 / 72, 96 / 72, 12 / 72, 42 / 72, 12, 12.0, False)
-"""Text size that suits a wide page and a phone alike."""
+"""Chart of a report's page on a phone."""
 
 
 def draw(chart: Chart, size: Size = FILE) -> Figure:
@@ -190,7 +190,7 @@ def draw(chart: Chart, size: Size = FILE) -> Figure:
 
 
 def _within(line: Line, low: float, high: float) -> list[float]:
-    """Half widths of a line's intervals, cut to the limits of the axis: SVG in a page has no clip paths."""
+    """Half widths of a line's intervals, cut at the axis limits: SVG in a page has no clip paths."""
     pairs = zip(line.values, line.half_widths, strict=True)
     return [min(half, max(value - low, high - value)) if half >= 0 else half for value, half in pairs]
 

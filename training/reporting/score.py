@@ -128,7 +128,7 @@ SHARES: Final = frozenset(("change_rate", "freshness", "new_pages", "idle_pages"
 
 
 def line(trials: Trials, name: str, metric: str, shown: str = "", intervals: bool = True) -> Line:
-    """Line of a score function's means over the folds, cycle by cycle."""
+    """Line of a score function's means over the folds, cycle by cycle; ``shown``: name in the chart."""
     means = statistics.per_cycle(values(trials, name, metric))
     half_widths = [mean.half_width if intervals else math.nan for mean in means]
     return Line(shown or name, [mean.mean for mean in means], half_widths)
@@ -205,7 +205,7 @@ def page(study: Study) -> ReportPage:
     leads = {metric: lead(study, metric) for metric in TRIO}
     head = leads[HEADLINE]
     sections = [
-        _worth(study, head),
+        _switch_section(study, head),
         _curves(study),
         _ranking(study),
         formula_section(study.formulas),
@@ -262,8 +262,8 @@ def _card(one: Lead) -> Card:
     )
 
 
-def _worth(study: Study, head: Lead) -> Section:
-    """Section on the further changes that a switch to the learned function finds, at least and on average."""
+def _switch_section(study: Study, head: Lead) -> Section:
+    """Section on the changes gained by a switch to the learned function: mean, interval and worst cases."""
     section = Section("What a switch would bring")
     mean, half = 1000 * head.difference.mean, 1000 * head.difference.half_width
     if math.isnan(half):

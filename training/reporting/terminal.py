@@ -80,8 +80,8 @@ class Bars:
         self._number = number
         self._progress.reset(self._one, total=individuals, description=f"  generation {number}, {self._runs}")
 
-    def advance(self, texts: int) -> None:
-        self._progress.advance(self._one, texts)
+    def advance(self, individuals: int) -> None:
+        self._progress.advance(self._one, individuals)
 
     def first_fitness(self, fitness: float) -> None:
         """Show the best fitness of the first generation of the first run, while the others are to come."""
