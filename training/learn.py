@@ -182,7 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--in-use", default=choices.in_use, metavar="SCORE", help=in_use_help)
     options.search(add)
     options.evidence(add)
-    add("--selection", choices=RULES, default=GUARDED, help="which of the best is taken")
+    add("--selection", choices=RULES, default=GUARDED, help="rule that selects one of the best")
     _front(add, choices)
     add = command.add_argument_group("the crawl that is replayed").add_argument
     # Budget and policy have no default here: with --promote they are the crawl's, unless given.

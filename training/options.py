@@ -71,7 +71,7 @@ def usage(name: str, required: str = "") -> dict[str, Any]:
 
 
 def budget(text: str) -> float:
-    """Value of ``--budget``; argparse names this function where the text is no number."""
+    """Parse ``--budget``; an error of argparse has this function's name in it."""
     return parse_budget(text)
 
 

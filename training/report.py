@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None) -> None:
         command.add_argument, "--output", required=False, default=Path("report.html"), help="file to write"
     )
     command.add_argument(
-        "--history", type=Path, help="the history that was learned from, if it is not where it was"
+        "--history", type=Path, help="the history that was learned from, if its file has moved"
     )
     args = command.parse_args(arguments)
     write_report(page_of(args.source, args.history), args.output)

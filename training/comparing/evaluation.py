@@ -240,10 +240,10 @@ def evaluate(
     )
 
 
-def costs(ruled: Evaluation, free: Evaluation) -> list[str]:
-    """Lines on the change rates of functions with promise rules (GP4C_RULES), ``ruled``, and without them."""
+def costs(with_promises: Evaluation, free: Evaluation) -> list[str]:
+    """Lines on each function's change rate with and without (``free``) promise rules (GP4C_RULES)."""
     lines = []
-    for one, other in zip(ruled.results, free.results, strict=False):
+    for one, other in zip(with_promises.results, free.results, strict=False):
         with_rules, without = (result.metrics["change_rate"].mean for result in (one, other))
         lines.append(
             f"{one.score}: change rate {with_rules:.1%} with the rules, {without:.1%} without: "

@@ -90,7 +90,7 @@ def try_learned(path: Path, learned: LearnedScore, history: ChangeHistory, metri
     """
     choices = learned.choices()
     budget = choices.budget
-    # As `training.evolution.choices.prepare_splits` gives it to every part.
+    # `training.evolution.choices.prepare_splits` sets the same budget for every split.
     share = budget_pages(budget, history.pages) / history.pages if isinstance(budget, int) else budget
     crawl = choices.crawl(share)
     test = _test_set(path, learned, held_out(history, choices), crawl)

@@ -242,7 +242,7 @@ MAX_TEXTS: Final = 640
 MIN_TEXTS: Final = 20
 """Number of functions from which on a further task, for another worker, is worth its overhead."""
 MAX_FITNESSES: Final = 16
-"""Training and validation sets that a worker keeps: those of a run of five folds, and some to spare."""
+"""Largest number of training and validation sets that a worker keeps; five folds have ten."""
 DASK_WAIT_S: Final = 10
 """Time within which a Dask cluster must have its first worker."""
 CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")

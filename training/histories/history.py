@@ -32,16 +32,16 @@ class Impact:
     version: npt.NDArray[np.int32]
     """``[D + 1, P]``: number of each page's live version in cycles 0..D, 0 for its first."""
     start: npt.NDArray[np.int64]
-    """``[P]``: where the pairs of each page begin in `gain`."""
+    """``[P]``: where the pairs of each page's versions begin in `gain`."""
     versions: npt.NDArray[np.int32]
     gain: npt.NDArray[np.float32]
     """By page, held version and live version: delta-Q_A of the refresh, in ppm of cycle 0's usefulness."""
     quality: Callable[[Ints], Floats] | None = None
-    """Exact search quality ``[C]`` of copies ``[C, P]`` in the last C cycles; None: pages are missing."""
+    """Exact search quality ``[C]`` of copies ``[C, P]`` in the last C cycles; None in a part of a history."""
     difference: npt.NDArray[np.float32] | None = None
     """``[D, P]``: share of the shingles in which a page's text of each cycle differs from that before."""
     clicks: Callable[[], Floats] | None = None
-    """Mean number of views of each page per cycle: ``[P]``; None: pages of the search are missing."""
+    """Mean number of views of each page per cycle: ``[P]``; None in a part of a history."""
 
     def between(self, held: Ints, live: Ints, pages: Ints | slice = slice(None)) -> Floats:
         """Gains of refreshing pages from held to live versions, ``[pages]``; 0 where these are equal."""
@@ -55,7 +55,7 @@ class Impact:
         if self.difference is not None:
             impact = replace(impact, difference=self.difference[first:last])
         if last < count:
-            impact = replace(impact, quality=None)  # which speaks of the last cycles
+            impact = replace(impact, quality=None)  # it is of the last cycles
         if pages is None:
             return impact
         return replace(

@@ -317,7 +317,7 @@ def _by_cycle(page: Ints, offset: Floats, pairs: list[Floats], cycle_days: float
     before[starts] = first
     cycles = int(cycle.max()) + 1
     has_changed = changed == 1
-    # Unchanged visits settle the cycles before + 1..cycle: an entry and an exit each, summed up.
+    # An unchanged visit observes the cycles before + 1..cycle: 1 at the first, -1 after the last, summed up.
     steps = np.zeros((cycles + 1, len(page)), np.int32)
     np.add.at(steps, (before[~has_changed] + 1, column[~has_changed]), 1)
     np.add.at(steps, (cycle[~has_changed] + 1, column[~has_changed]), -1)

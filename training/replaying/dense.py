@@ -194,7 +194,7 @@ class PageStates(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         column = self._of_pages.get(name)
-        if column is None:  # from now on it is kept up to date
+        if column is None:  # made once, then updated by `observe`
             column = self._of_pages[name] = self.columns[name].take(self.number)
         return column
 
@@ -361,7 +361,7 @@ class RankedPages:
         state_of: Callable[[Columns], Columns],
         block_of: Callable[[slice], Block],
     ) -> Selection:
-        """Selection of the k best of the pages that are not in `visited`, at least one.
+        """Selection of the k best pages, at least one, of those not in `visited`.
 
         ``state_of(columns)``: returns these with the columns that the cycle's visits so far decide;
         ``block_of(rows)``: returns a slice of all pages as a block for `scores_of`.
@@ -1005,7 +1005,7 @@ def _rings_of(policy: Follow, evidence: ReplayEvidence) -> Rings | None:
     try:
         grouping = evidence.grouping(near)
     except PolicyError:
-        return None  # the policy itself says so, if it asks for it
+        return None  # the policy itself raises the error, if it needs the groups
     known = _RINGS.setdefault(grouping, {})
     if d not in known:
         known[d] = _all_rings(grouping, d)

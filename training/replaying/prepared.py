@@ -175,10 +175,10 @@ class _Numbers:
         self._columns = columns
         self.states: dict[tuple[float, ...], int] = {}
         self.visits: list[int] = []
-        """For each state, the scored cycles before a page can first be in it."""
+        """For each state, the number of scored cycles before a page can first be in it."""
 
     def of(self, state: dict[str, Array], rows: int, visits: int) -> list[int]:
-        """Numbers of ``rows`` states in columns; a new one gets the next number, and ``visits`` is noted."""
+        """Numbers of ``rows`` states, given as columns; a new state gets the next one, and ``visits``."""
         columns = (values.tolist() for values in state.values())
         out = []
         for key in zip(*columns, strict=True) if state else [()] * rows:

@@ -206,7 +206,7 @@ def limits(chart: Chart) -> tuple[float, float]:
         centre = np.array(one.values)
         half = np.nan_to_num(np.array(one.half_widths))
         low, high = min(low, float(np.nanmin(centre - half))), max(high, float(np.nanmax(centre + half)))
-    if max(np.nanmax(one.values) for one in chart.lines) <= 1.0:  # intervals alone go beyond what can be
+    if max(np.nanmax(one.values) for one in chart.lines) <= 1.0:  # a share, which its interval may exceed
         low, high = max(low, 0.0), min(high, 1.0)
     if high - low < 1e-9:
         low, high = max(low - 0.01, 0.0), high + 0.01

@@ -6,12 +6,12 @@
 from training.replaying.kernels.compiling import outer
 
 LIVE, COPY = 1, 2
-"""Flags of a version."""
+"""Flags of a version: it is its page's live version; the copy of its page holds it."""
 
 
 @outer
 def usefulness(start, version, page, score, looks, is_now, truth, scored, waiting, by_query, is_due):
-    """Write to `by_query` the sum over an answer's ranks: looks of users times the live version's score.
+    """Write the usefulness of every answer to `by_query`: sum over ranks of looks times live version's score.
 
     Queries that are not `is_due` are left out. `start[q]`: first entry of query q, best score first;
     `version`, `page`, `score`: of each entry; `looks`: by rank; `is_now`: `LIVE` and `COPY`, by version.
