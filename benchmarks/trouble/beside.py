@@ -20,7 +20,7 @@ from tests.search.test_index import FILE, filled_index
 from tests.support.sources import ROOT
 
 
-def _spoiled(data: bytes, numbers: random.Random) -> bytes:
+def _damaged(data: bytes, numbers: random.Random) -> bytes:
     """`data` damaged at random: bits flipped, parts removed, repeated or shuffled, or the end cut."""
     spoiled = bytearray(data)
     for _ in range(numbers.choice((1, 3, 30))):
