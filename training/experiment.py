@@ -22,6 +22,7 @@ from rich.console import Console
 from scrapy_gp4c.errors import HistoryError
 from training import options
 from training.clustering.clusters import CLUSTERS, group_pages
+from training.comparing.evaluation import write_text
 from training.evolution.checkpoint import check_writable, write_atomically
 from training.evolution.choices import Choices
 from training.histories import splits
@@ -42,7 +43,7 @@ from training.papers.journal import (
 )
 from training.papers.tan import QUICK_DEPTHS, TanPlan, claims_table, planned, run_experiment, write_all
 from training.reporting.figures import draw, write_figures
-from training.reporting.page import write_report
+from training.reporting.page import render
 from training.reporting.terminal import bars, progress
 
 PROTOCOL: Final = "tan"
@@ -165,7 +166,7 @@ def main(arguments: Sequence[str] | None) -> None:
     write_tables(results, directory)
     write_figures({chart.key: draw(chart) for chart in paper_charts(results)}, directory)
     difference = difference_of(results, history)
-    write_report(experiment_page(results, difference), directory / "report.html")
+    write_text(directory / "report.html", render(experiment_page(results, difference)))
     print(table_of(table_2(results)))
     print(f"Seed {args.seed}. Results: {directory / NAME}; report: {directory / 'report.html'}")
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from scrapy_gp4c.errors import HistoryError
 from training import options
+from training.comparing.evaluation import write_text
 from training.comparing.learned_score import find_history, read_learned, try_learned
 from training.papers.journal import difference_of, experiment_page, read_results
-from training.reporting.page import ReportPage, write_report
+from training.reporting.page import ReportPage, render
 from training.reporting.score import HEADLINE, score_page
 
 
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None) -> None:
         "--history", type=Path, help="the history that was learned from, if its file has moved"
     )
     args = command.parse_args(arguments)
-    write_report(page_of(args.source, args.history), args.output)
+    write_text(args.output, render(page_of(args.source, args.history)))
     print(f"Report: {args.output}")
 
 

@@ -43,14 +43,13 @@ class MetricStanding(NamedTuple):
     per_cycle: list[float]
 
     def to_json(self) -> Json:
-        ahead = (None, None) if self.ahead is None else self.ahead
         return {
             "mean": self.mean.mean,
             "ci95": _number(self.mean.half_width),
             "per_cycle": self.per_cycle,
             "per_seed": self.per_seed,
-            "ahead": ahead[0],
-            "ahead_ci95": None if ahead[1] is None else _number(ahead[1]),
+            "ahead": None if self.ahead is None else self.ahead.mean,
+            "ahead_ci95": None if self.ahead is None else _number(self.ahead.half_width),
         }
 
 

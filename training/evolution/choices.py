@@ -29,14 +29,7 @@ from training.replaying.replay import can_replay, variant_for
 
 DivisionChoice = Literal["auto", splits.Division]
 DIVISIONS: Final = ("auto", *splits.DIVISIONS)
-OMITTED_DEFAULTS: Final = (
-    "policy",
-    "named_policies",
-    "division",
-    "in_use",
-    "front",
-    "prefer",
-)
+OMITTED_DEFAULTS: Final = ("policy", "named_policies", "division", "in_use", "front", "prefer")
 """Choices that results and score files leave out where they have their default value."""
 SPLITS: Final = ("training", "validation", "test")
 DRAWS: Final = 5

@@ -25,6 +25,7 @@ from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import ScoreFunction, of_expression
 from scrapy_gp4c.scoring.terminals import Clock
+from training.evolution.choices import SPLITS
 from training.evolution.evolve import Evolution, Outcome, Parameters, canonical
 from training.evolution.score_file import ScoreFile
 from training.evolution.workers import Workers
@@ -279,10 +280,7 @@ def write_discovery(
         parse(best.text),
         choices.clock,
         FITNESS,
-        {
-            split_name: {FITNESS: getattr(best, split_name)}
-            for split_name in ("training", "validation", "test")
-        },
+        {split_name: {FITNESS: getattr(best, split_name)} for split_name in SPLITS},
         "training + validation",
         choices.seed,
         grown.history,

@@ -56,13 +56,6 @@ _COMPILED: Final[set[bytes]] = set()
 """Digests of the histories and metrics whose code was compiled since this process began."""
 
 
-class CompilingRequest(NamedTuple):
-    """Request to a process to compile numba code, by a replay of `prepared`: see `compiled_beside`."""
-
-    prepared: PreparedHistory
-    metrics: tuple[str, ...]
-
-
 @contextmanager
 def compiled_beside(
     prepared: PreparedHistory, measure: Fitness | FitnessPair, policy: str, parallel: Any
@@ -77,7 +70,7 @@ def compiled_beside(
         yield None
         return
     command = [sys.executable, "-m", __spec__.name]
-    request = pickle.dumps(CompilingRequest(prepared, measure.metrics))
+    request = pickle.dumps((prepared, measure.metrics))
     digest = hashlib.sha256(request).digest()
     if digest in _COMPILED:
         yield None
@@ -104,11 +97,11 @@ def compiled_beside(
 
 
 def main() -> int:
-    """Replay the `CompilingRequest` that is read from standard input."""
-    request: CompilingRequest = pickle.load(sys.stdin.buffer)
+    """Replay the request of `compiled_beside`, a history and names of metrics, from standard input."""
+    prepared, names = pickle.load(sys.stdin.buffer)
     prefix_caches: PrefixCaches = {}
     for _ in range(2):  # the second pass reads the prefix caches, whose loops are to be compiled too
-        run_all(request.prepared, TEXTS, metrics=request.metrics, prefix_caches=prefix_caches)
+        run_all(prepared, TEXTS, metrics=names, prefix_caches=prefix_caches)
     return 0
 
 

@@ -425,12 +425,8 @@ def _dask_client(scheduler: str | None) -> Any:
         ) from error
     try:
         return distributed.Client(scheduler, timeout="10s")
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        RuntimeError,
-    ) as error:  # the last two: missing or unusable TLS certificates
+    # TypeError and RuntimeError come of missing or unusable TLS certificates.
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
         reason = str(error).strip().removesuffix(".")
         raise LearningError(
             f"no Dask scheduler answers at {scheduler!r}: {reason}. Expected the address that the scheduler "

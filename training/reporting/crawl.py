@@ -321,9 +321,6 @@ def _hunk(hunk: Hunk) -> Markup:
     return Markup("<p>… {} …</p>").format(Markup(" ").join(words))
 
 
-_NAMES: Final = ("judged", "changed", "judged_weight", "changed_weight")
-
-
 class WeightedVisits(NamedTuple):
     """Visits that compared, and changes found, with the pages' weights, by cycle: arrays ``[C]``."""
 
@@ -385,15 +382,12 @@ def read_weighted_visits(store: Store) -> WeightedVisits | None:
     others = int(np.count_nonzero(weight != DEFAULT_WEIGHT))
     if not others:
         return None
-    sums = {name: np.zeros(store.last_cycle) for name in _NAMES}
+    sums = np.zeros((4, store.last_cycle))
     for cycle, visits in store.visits(1, store.last_cycle):
         judged = visits[among(visits["outcome"], JUDGED)]
         rows, changed = weight[judged["page"]], judged["outcome"] == CHANGED
-        for name, value in zip(
-            _NAMES, (len(rows), changed.sum(), rows.sum(), rows[changed].sum()), strict=True
-        ):
-            sums[name][cycle - 1] += value
-    return WeightedVisits(others, *sums.values())
+        sums[:, cycle - 1] += (len(rows), changed.sum(), rows.sum(), rows[changed].sum())
+    return WeightedVisits(others, *sums)
 
 
 TOP_PAGES: Final = 20

@@ -10,14 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
 from scrapy_gp4c.scoring import terminals
-from training.comparing.evaluation import write_text
 from training.comparing.trials import SHOWN
 from training.replaying.metrics import METRICS
 from training.reporting.figures import Chart, inline
@@ -142,11 +140,6 @@ def _shade(value: float, most: float) -> tuple[str, float, bool]:
     """Text, strength of the shade, and sign of a cell of `heat`."""
     text = f"{100 * value:+.1f}".replace("-", "−") if abs(value) >= 0.0005 else "0"
     return text, abs(value) / most, value >= 0
-
-
-def write_report(page: ReportPage, path: Path) -> None:
-    """Write the page as HTML, whole or not at all. Raises HistoryError where it cannot be written."""
-    write_text(path, render(page))
 
 
 def term_of(terminal: str) -> str:
