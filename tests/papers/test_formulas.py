@@ -4,7 +4,6 @@
 text can be read in several ways, the reading is that of docs/lab/reproduction.md, and the test names it.
 """
 
-import hashlib
 import math
 from fractions import Fraction
 from typing import Final
@@ -18,19 +17,12 @@ from scrapy_gp4c.page_state import groupings
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.policies.members import SampleOutcomes
 from scrapy_gp4c.policies.sampling import PHIS
-from scrapy_gp4c.policies.table import TOP_K
-from scrapy_gp4c.scoring import functions, terminals
-from scrapy_gp4c.scoring.expression import Expression
+from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.terminals import STATE
 from tests.support import quality
 from tests.support.policies import Memory
 from training.clustering.clusters import nearest
-from training.evolution.evolve import Evolution, Outcome, Parameters
 from training.evolution.selection import SELECTIONS
-from training.histories.history import ChangeHistory
-from training.replaying.dense import replay_dense
-from training.replaying.prepared import prepare
-from training.replaying.replay import run
 
 ONE: Final = Fraction(1)
 
@@ -81,84 +73,6 @@ def test_terminals_are_the_printed_sums(visits: list[tuple[int, bool]], t: int, 
     result = terminals.compute(tuple(expected), state, cycle + t, clock)  # type: ignore[arg-type]
     for name, value in expected.items():
         assert result[name][0] == pytest.approx(value, rel=2e-15, abs=2e-15), name
-
-
-SCORES: Final = {
-    "t * X": lambda n, X, t: Fraction(t * X),
-    "t": lambda n, X, t: Fraction(t),
-    "X / n": lambda n, X, t: Fraction(X, n) if n else Fraction(0),
-    "nad_rate * t * t": lambda n, X, t: Fraction(X, n) * t * t if n else Fraction(0),
-    "(n - X) * t - X": lambda n, X, t: Fraction((n - X) * t - X),
-}
-
-
-@given(
-    st.integers(0, 2**32),
-    st.integers(2, 12),
-    st.integers(4, 14),
-    st.integers(0, 3),
-    st.sampled_from(list(SCORES)),
-)
-def test_a_replay_is_algorithm_2_of_the_thesis(
-    seed: int, pages: int, cycles: int, warmup: int, text: str
-) -> None:
-    """Visits are of the k pages with the highest scores, and the fitness is the average Change Ratio.
-
-    A page has changed if it did since it was last visited (line 13 and section 4.3), not on that very day.
-    Which of equal scores go first is drawn: any choice of k highest ones is the algorithm's.
-    """
-    rng = np.random.default_rng(seed)
-    changed = rng.random((cycles, pages)) < rng.random(pages) * 0.7
-    k = int(rng.integers(1, pages + 1))
-    history = ChangeHistory(changed, np.zeros(pages, np.int32))
-    prepared = prepare(history, budget=k, warmup=warmup, seed=seed % 100)
-    chosen: list[tuple[list[int], list[bool]]] = []
-
-    def watch(_: int, visited: np.ndarray, outcomes: np.ndarray) -> None:
-        chosen.append((visited.tolist(), outcomes.tolist()))
-
-    replay_dense(prepared, functions.load(text), (), watch, TOP_K)
-    n, X, last = [0] * pages, [0] * pages, [0] * pages
-    for w in range(1, warmup + 1):  # lines 2 to 4
-        for page in range(pages):
-            n[page], X[page], last[page] = n[page] + 1, X[page] + bool(changed[w - 1, page]), w
-    ratios: list[Fraction] = []
-    for c in range(warmup + 1, cycles + 1):  # lines 7 to 14
-        scores = [SCORES[text](n[page], X[page], c - last[page]) for page in range(pages)]
-        visited, outcomes = chosen[c - warmup - 1]
-        assert len(visited) == len(set(visited)) == k
-        others = set(range(pages)) - set(visited)
-        assert all(scores[page] <= min(scores[p] for p in visited) for page in others)
-        assert [scores[p] for p in visited] == sorted((scores[p] for p in visited), reverse=True)
-        oracle = [bool(changed[last[page] : c, page].any()) for page in visited]
-        assert outcomes == oracle
-        ratios.append(Fraction(sum(oracle), k))
-        for page, has_changed in zip(visited, oracle, strict=True):
-            n[page], X[page], last[page] = n[page] + 1, X[page] + has_changed, c
-    result = run(prepared, text, engine="dense")
-    assert [Fraction(float(value)).limit_denominator(pages) for value in result.change_rate] == ratios
-    assert float(result.change_rate.mean()) == pytest.approx(float(sum(ratios) / len(ratios)), abs=1e-15)
-
-
-def test_evolution_keeps_the_best_of_algorithm_1() -> None:
-    """N_g generations (no stop by fitness), and the N_b best over all of them go to validation.
-
-    The journal says that the N_b fittest continue evolving; read as in the thesis: they are kept for
-    validation, and the next generation is bred from the last one.
-    """
-    evolution = Evolution(Parameters(population=30, generations=7, best_count=9), seed=5)
-    assessed: dict[str, Fraction] = {}
-    generations = 0
-    while not evolution.finished:
-        asked = evolution.ask()
-        for text in asked:  # line 6
-            assessed[text] = Fraction(int(hashlib.sha256(text.encode()).hexdigest()[:12], 16), 16**12)
-        evolution.tell({text: Outcome(float(assessed[text]), text) for text in asked})
-        generations += 1
-        best = sorted(assessed, key=assessed.__getitem__, reverse=True)[:9]  # line 7
-        assert [one.text for one in evolution.best_individuals] == best
-    assert generations == 7
-    assert all(isinstance(form, Expression) for form in asked.values())
 
 
 @given(*[st.lists(st.integers(0, 20).map(lambda x: Fraction(x, 20)), min_size=1, max_size=9)] * 2)
