@@ -52,7 +52,7 @@ def measure(words: int, pages: int) -> dict[str, float]:
                 def archived(number: int, response: HtmlResponse) -> None:
                     made = read(response, with_text=True)
                     before = cycle - 1 if cycle > 1 and texts.frame(number, cycle - 1, 1) else None
-                    texts.keep(Version(number, cycle, 1, before, made.text or ""))
+                    texts.add(Version(number, cycle, 1, before, made.text or ""))
 
                 return archived
 

@@ -7,7 +7,7 @@ which a quarter changes in every fourth cycle, each in a turn of its own: where 
 last such cycle decides the figures. The tenth host is honest, or
 
 - *changes*: all of its pages change at every visit;
-- *spreads*: they do, and each links to new ones that do;
+- *spreads*: they do, and each links to five new ones that do, at most 200 new pages in every cycle;
 - *lists*: its start page lists 200 new pages in every cycle;
 - *floods*: its start page has 100,000 links;
 - *claims*: its sitemap claims in every cycle that all of its pages changed just now, which they did not;
@@ -66,6 +66,8 @@ TROUBLE: dict[str, tuple[int, dict[str, str], str]] = {
 TROUBLED = range(6, 10)
 WAYS = ("honest", *GAMES, *TROUBLE)
 LINKS = 100_000
+GROWTH = 200
+"""Pages that a cycle adds to the tenth host, where it spreads or lists."""
 TARGET = 0.95
 FORKED = get_context("forkserver")
 FORKED.set_forkserver_preload(["scrapy.crawler", "scrapy_gp4c.middleware", "scrapy_gp4c.scheduler"])
@@ -75,6 +77,7 @@ SETTINGS = {
     "TELNETCONSOLE_ENABLED": False,
     "CONCURRENT_REQUESTS": 32,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
+    "GP4C_NEW_PAGES": 500,  # more than the honest hosts have; all pages of *floods* are no crawl that ends
 }
 
 
@@ -118,7 +121,7 @@ class Web:
         if path == "/":
             numbers = list(range({"floods": LINKS, "large": 10 * PAGES}.get(way, PAGES)))
             if way == "lists":
-                numbers += range(PAGES + 200 * (self.cycle - 1), PAGES + 200 * self.cycle)
+                numbers += range(PAGES + GROWTH * (self.cycle - 1), PAGES + GROWTH * self.cycle)
             links = "".join(f'<a href="/p/{n}">page {n}</a> ' for n in numbers)
             return f"<html><body><h1>Start</h1>{links}</body></html>"
         if not path.startswith("/p/"):
@@ -129,7 +132,8 @@ class Web:
         if way in ("changes", "spreads"):
             version = self._visits
         if way == "spreads":
-            links = "".join(f'<a href="/p/{n}">{n}</a> ' for n in range(5 * number + 40, 5 * number + 45))
+            first, end = 5 * number + PAGES, PAGES + GROWTH * self.cycle
+            links = "".join(f'<a href="/p/{n}">{n}</a> ' for n in range(first, min(first + 5, end)))
         if way == "trap":
             links = "".join(f'<a href="/p/{number}?t={self._visits}{n}">on</a> ' for n in range(2))
         text = f"page {number} tells in version {version} what word{version} is new in it. " * 9
