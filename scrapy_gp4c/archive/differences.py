@@ -48,13 +48,13 @@ _TOUCHING: Final = rf"[{_UNSPACED}{_KATAKANA}\u3000-\u303f\uff00-\uffef]"
 _NO_BLANK: Final = re.compile(f"(?<={_TOUCHING}) (?={_TOUCHING})")
 
 
-def words_of(text: str, most: int | None = None) -> list[str]:
+def words_of(text: str) -> list[str]:
     """Split a text into words at blanks, or into letters where a script has no blanks between words.
 
-    All text after the first ``most`` words is one more word.
+    All text after the first `MOST_SPLIT_WORDS` words is one more word.
     """
     matches = _WORD.finditer(text)
-    words = [match[0] for match in islice(matches, most)]
+    words = [match[0] for match in islice(matches, MOST_SPLIT_WORDS)]
     following = next(matches, None)
     return words if following is None else [*words, text[following.start() :]]
 
@@ -71,7 +71,7 @@ def differing_words(before: str, after: str) -> int:
         return 0
     if len(before) + len(after) > LONG_CHARACTERS:
         _, before, after = _without_ends(before, after)
-    old, new = words_of(before, MOST_SPLIT_WORDS), words_of(after, MOST_SPLIT_WORDS)
+    old, new = words_of(before), words_of(after)
     steps = [step for step in _opcodes(old, new) if step[0] != "equal"]
     return sum(max(count_words(*old[a:b]), count_words(*new[c:d])) for _, a, b, c, d in steps)
 
@@ -105,7 +105,7 @@ def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[H
     if len(before) + len(after) > LONG_CHARACTERS:
         head, before, after = _without_ends(before, after)
         first += count_words(head)
-    old, new = words_of(before, MOST_SPLIT_WORDS), words_of(after, MOST_SPLIT_WORDS)
+    old, new = words_of(before), words_of(after)
     hunks = []
     for group in _grouped(_opcodes(old, new), context):
         segments = [

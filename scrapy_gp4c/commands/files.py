@@ -201,7 +201,7 @@ class Hinted:
     """URLs that are no page of the store; nothing is stored of them."""
 
 
-def _hint(project: Project, options: Namespace) -> None:
+def _hint(project: Project, options: Namespace) -> Hinted:
     """Store that pages in a list changed; raises ImportFileError with the number of a bad line."""
     keys_of_lines: dict[str, int] = {}
     for number, line in content_lines(options.file):
@@ -222,8 +222,7 @@ def _hint(project: Project, options: Namespace) -> None:
     result = Hinted(len(known), len(keys) - len(known))
     unknown = counted(result.unknown, "URL")
     say(f"{counted(result.hinted, 'page')} hinted, {unknown} not known", file=sys.stderr)
-    if options.json:
-        print_json(result)
+    return result
 
 
 HINT = Action(

@@ -1,17 +1,16 @@
 """``scrapy gp4c text``: which text of a page is compared, and which is left out or masked."""
 
-import re
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from scrapy import Request
 from scrapy.crawler import CrawlerProcess
 from scrapy.http import Response
 from scrapy.utils.misc import load_object
 
-from scrapy_gp4c.archive.differences import differences
+from scrapy_gp4c.archive.differences import differences, text_of
 from scrapy_gp4c.commands.action import JSON, Action, option, say
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.messages import NO_TEXT
@@ -93,16 +92,12 @@ def marked_text(text: str, normal: str) -> str:
     plain = plain_form(text)
     hunks = differences(plain, normal, len(plain))
     if not hunks:
-        return _BETWEEN_SIGNS.sub("", " ".join(plain.split()))
+        return text_of(plain.split())
     words = []
     for sign, segment in hunks[0].segments:
         if sign != "+":
             words.append(" ".join(segment) if sign == " " else f"[-{' '.join(segment)}-]")
-    return _BETWEEN_SIGNS.sub("", " ".join(words))
-
-
-_UNSPACED: Final = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]"
-_BETWEEN_SIGNS: Final = re.compile(f"(?<={_UNSPACED}) (?={_UNSPACED})")
+    return text_of(words)
 
 
 def _rule(project: Project, url: str) -> PageRule:

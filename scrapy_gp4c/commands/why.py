@@ -43,7 +43,6 @@ AHEAD: Final = 200
 """Most future cycles that are planned to find the next visit."""
 PAGE_CYCLES: Final = 20_000_000
 """Most pages times cycles of a forecast; large stores are forecast over fewer cycles."""
-STAGES: Final = ("gone", "unfetched", "warming", "settled")
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Known:
     """State of a page that the store knows."""
 
     stage: str
-    """One of `STAGES`."""
+    """One of the fields of `page_state.columns.Stages`."""
     panel: bool
     awake: bool
     """Whether it may be visited in the next cycle; False: it waits after failed visits."""
@@ -200,7 +199,7 @@ def explain(project: Project, store: Store, page: int) -> Why:
     awake = is_awake(state, cycle, settings.in_every_cycle(state) & ~stage.gone)
     last_attempt = int(state["last_attempt"][0])
     known = Known(
-        next(name for name in STAGES if getattr(stage, name)[0]),
+        next(name for name in stage._fields if getattr(stage, name)[0]),
         bool(stage.settled[0] and in_panel(state["key"], settings.panel)[0]),
         bool(awake[0]),
         cycle if awake[0] else max(cycle, int(next_attempt(state)[0])),
@@ -211,7 +210,7 @@ def explain(project: Project, store: Store, page: int) -> Why:
         int(state["n"][0]),
         int(state["X"][0]),
         bool(lacks_text(state["has_copy"], state["fingerprint"])[0]),
-        _compared(store.copy_notes(page)),
+        _compared(store.value("copies", page)),
         _rule(rules, page, last_attempt),
     )
     score = Score(

@@ -43,12 +43,11 @@ from scrapy_gp4c.crawling.requests import (
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.fingerprint.copy_notes import with_sums
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
-from scrapy_gp4c.page_state.claims import link_notes
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.page_names import head_and_path, ignored_names, other_ends
 from scrapy_gp4c.page_state.rules import STORED_META, contradiction, read_span, read_tag, span_in_meta
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.scoring.first_visits import COUNTED
+from scrapy_gp4c.scoring.first_visits import COUNTED, bit_of
 from scrapy_gp4c.scoring.weights import read_weight
 from scrapy_gp4c.search.queries import Workload, read_query_log
 from scrapy_gp4c.store.records import LastAnswer, StoredRequest
@@ -420,11 +419,11 @@ class Admission:
             return
         self._followers.add(page)
         store, held = self._cycle.store, self._cycle.held.get(page)
-        stored, notes = store.request(page), store.copy_notes(page)
+        stored, notes = store.request(page), store.value("copies", page)
         if FOLLOWS not in stored:
             store.set_request(page, {**stored, FOLLOWS: True})
         if held is not None and notes is not None and (markup_sum := held.markup_sum()):
-            store.set_copy_notes(page, with_sums(notes, markup_sum=markup_sum))
+            store.put_value("copies", page, with_sums(notes, markup_sum=markup_sum))
 
     @cached_property
     def _query_log(self) -> Workload | None:
@@ -438,9 +437,8 @@ class Admission:
         if finder not in (UNKNOWN_FINDER, START) and (page, finder) not in self._links:
             self._links.add((page, finder))
             site = place_of_url(store.request(finder - 1)["url"]).site_key
-            keys = (np.array([key], np.uint64) for key in (store.page(finder - 1).key, site))
-            for what, value in link_notes(*keys).items():
-                store.note(page, what, float(value[0]))
+            store.note(page, "link", bit_of(store.page(finder - 1).key))
+            store.note(page, "link_site", bit_of(site))
         text = request.meta.get("link_text")  # a rule of Scrapy's CrawlSpider sets it
         if isinstance(text, str) and (log := self._query_log) and (share := log.asked_share(text)):
             store.note(page, "anchor", share)

@@ -32,7 +32,7 @@ from scrapy_gp4c.fingerprint import differ
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import KINDS_OF
-from scrapy_gp4c.page_state.columns import EXTRAS, Columns, in_panel
+from scrapy_gp4c.page_state.columns import Columns, in_panel
 from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED, among
@@ -54,6 +54,7 @@ from scrapy_gp4c.policies.table import TOP_K, columns_read
 from scrapy_gp4c.scoring import (
     discovery,
     functions,
+    hints,
     measured,
     rates,
     refresh_value,
@@ -388,8 +389,8 @@ def _page_columns(known: KnownPages, pages: Array, needed: Sequence[str]) -> Col
     """Return those of the `needed` columns that only pages have, not shadows: sizes, weights, claims etc."""
     optional = (discovery, sizes, measured, refresh_value, weights)
     names = [name for module in optional for name in module.COLUMNS if name in needed]
-    if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
-        names += EXTRAS
+    if not {*hints.COLUMNS, *KINDS_OF}.isdisjoint(needed):
+        names += hints.COLUMNS
     state = columns_in_order(known, pages) if names else {}
     return {name: state[name] for name in names if name in state}
 

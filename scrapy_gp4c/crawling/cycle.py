@@ -1188,12 +1188,12 @@ class Cycle:
         It runs once more, even after an unchanged visit, if a file of its items could not be downloaded.
         """
         page = held.claim.page
-        stored, packed = self.store.request(page), self.store.copy_notes(page)
+        stored, packed = self.store.request(page), self.store.value("copies", page)
         if held.is_reached and packed is not None:
             before, now = unpack(packed).item_sum, held.item_sum & 0xFFFF or NO_ITEMS
             if held.hidden_part is not None and before:
                 self.hidden_data.note(stored, held.hidden_part, is_same=before == now)
-            self.store.set_copy_notes(page, with_sums(packed, item_sum=now))
+            self.store.put_value("copies", page, with_sums(packed, item_sum=now))
         is_once = stored.get(NEEDS_CALLBACK) == "once"
         if held.lacks_file and NEEDS_CALLBACK not in stored:
             self.store.set_request(page, {**stored, NEEDS_CALLBACK: "once"})
@@ -1256,7 +1256,7 @@ class Cycle:
 
         ``notes``: packed notes of the copy that the page keeps, see `scrapy_gp4c.fingerprint.copy_notes`.
         """
-        self.store.set_copy_notes(page, notes)
+        self.store.put_value("copies", page, notes)
         if self.settings.skip_unchanged:
             self.store.set_validators(page, None, None)
         if (held := self.held.get(page)) is not None:

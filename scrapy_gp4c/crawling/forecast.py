@@ -21,7 +21,7 @@ from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
-from scrapy_gp4c.page_state.columns import Columns, is_awake, no_extras, stages
+from scrapy_gp4c.page_state.columns import Columns, is_awake, stages
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
 from scrapy_gp4c.page_state.outcomes import (
     CHANGED,
@@ -38,7 +38,7 @@ from scrapy_gp4c.page_state.outcomes import (
 from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies.base import NO_VISITS_YET, UNPLANNED, CycleVisits, Planned
 from scrapy_gp4c.policies.site_share import NONE
-from scrapy_gp4c.scoring import functions, terminals
+from scrapy_gp4c.scoring import functions, hints, terminals
 from scrapy_gp4c.scoring.ranking import draw_salt, draws_of
 from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains
 from scrapy_gp4c.scoring.terminals import change_probability
@@ -62,7 +62,9 @@ class PagesInMemory:
         self.each_request = each_request
         self._before = before
         self._folded: dict[int, Array] = {}
-        self.state = {**no_extras(len(state["key"])), **state}
+        self.state = {
+            name: np.zeros(len(state["key"]), dtype) for name, dtype in hints.COLUMNS.items()
+        } | state
         self._site_keys = site_keys
         self._group_visits = group_visits
 
@@ -70,7 +72,7 @@ class PagesInMemory:
     def of(cls, pages: KnownPages, last_cycle: int) -> Self:
         """Return a copy of a store's pages as its last finished cycle left them."""
         parts = [block for _, block in pages.blocks()]
-        parts = parts or [columns.new_columns(np.empty(0, np.uint64)) | no_extras(0)]
+        parts = parts or [columns.new_columns(np.empty(0, np.uint64))]
         state = {name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]}
         cycles = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
         visits = {cycle: pages.group_visits(cycle) for cycle in cycles}

@@ -89,7 +89,7 @@ class HiddenData:
 
     def try_callback(self, page: int, stored: StoredRequest, spider: Spider) -> None:
         """Put a page into `trials`, so that its callback runs, if its link's text or the spider differs."""
-        packed = self._store.copy_notes(page)
+        packed = self._store.value("copies", page)
         if packed is None or unpack(packed).item_sum <= NO_ITEMS:
             return
         if page in self.linked and self._may_run(_name(LINK, stored)):

@@ -21,7 +21,7 @@ from scrapy_gp4c.page_state.claims import (
     finder_pages,
     pages_with_claims,
 )
-from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
+from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.groupings import (
     NOWHERE,
     Grouping,
@@ -50,13 +50,13 @@ from scrapy_gp4c.page_state.related import (
     RoundState,
 )
 from scrapy_gp4c.policies.base import NO_VISITS_YET, Block, CycleVisits, Pages, Planned
-from scrapy_gp4c.scoring import discovery, measured, sizes, terminals, weights
+from scrapy_gp4c.scoring import discovery, hints, measured, sizes, terminals, weights
 from scrapy_gp4c.scoring.ranking import draw_salt, draws_of
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.records import StoredGroups, StoredRequest
 
-UNRELATED: Final = frozenset(
-    (*terminals.STATE, *discovery.COLUMNS, *measured.COLUMNS, *EXTRAS, *weights.COLUMNS, "draw", "spent")
+UNRELATED: Final = {"draw", "spent"}.union(
+    terminals.STATE, discovery.COLUMNS, measured.COLUMNS, hints.COLUMNS, weights.COLUMNS
 )
 """Columns that do not depend on other pages."""
 PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND, *measured.LINKED)) - {*terminals.CLUSTERED, *KINDS_OF}
@@ -185,7 +185,7 @@ class Neighbourhood:
         self._is_lifted = not _LIFTED.isdisjoint(columns) and len(known.trust()) > 0
         if not self._is_lifted and "claimed_cycle" not in columns:
             # No visit has judged a claim: all lifts are 0, without the columns of claims.
-            columns = tuple(name for name in columns if name not in (*_LIFTED, *EXTRAS))
+            columns = tuple(name for name in columns if name not in (*_LIFTED, *hints.COLUMNS))
         self.is_needed = not UNRELATED.issuperset(columns)
         """Whether a column depends on other pages."""
         looks_back = any(name.startswith("surprise") for name in columns)

@@ -576,7 +576,7 @@ class Planner:
         if self._first is None:
             known, settings = self._classified(), self._settings
             again = recovering(known.gone)
-            budget = max(0, settings.budget_pages(known.alive + again) - len(known.due[PANEL]))
+            budget = max(0, budget_pages(settings.budget, known.alive + again) - len(known.due[PANEL]))
             promised, promises = NO_VISITS_YET.pages, None
             if len(known.promised):
                 promised = known.promised["page"][promised_visits(known.promised, budget)]

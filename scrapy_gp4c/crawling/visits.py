@@ -213,7 +213,7 @@ class Visit:
                 return  # maybe by its validators: too long a header is answered 400, for ever
             measuring = visits.cycle.measuring
             lacks_text = measuring is not None and measuring.lacks(page, row)
-            notes = visits.store.copy_notes(page) if row.has_copy else None
+            notes = visits.store.value("copies", page) if row.has_copy else None
             if lacks_text or is_rebased(notes, self._rule) or visits.cycle.needs_callback(page):
                 return
             if is_full_visit(row.key, row.n) or page in lies or len(lies) >= MAX_LIES:
@@ -419,10 +419,10 @@ class Visit:
         self._note_refusal(None)
         if not judgement.is_rebased and (other := self._repeated(response, page)) is not None:
             return self._finish(response, self._end_repeat(response, page, other))
-        notes = visits.store.copy_notes(self._claim.page) if visits.skip_unchanged else None
+        notes = visits.store.value("copies", self._claim.page) if visits.skip_unchanged else None
         if visits.cycle.failure is None and judgement.notes is not None:
             self._note_alternating(judgement.notes)
-            visits.store.set_copy_notes(self._claim.page, judgement.notes)
+            visits.store.put_value("copies", self._claim.page, judgement.notes)
         if judgement.is_rebased:
             line = (
                 f"{response.url} is compared anew from this visit on: GP4C_RULES watches other parts of it."
@@ -471,11 +471,11 @@ class Visit:
     def _keep_sums(self, response: Response) -> None:
         """Store checksums of headers and markup, which the callback may read besides the text."""
         store, page = self._visits.store, self._claim.page
-        if (notes := store.copy_notes(page)) is not None:
+        if (notes := store.value("copies", page)) is not None:
             sums = {"header_sum": header_sum(response)}
             if not self._visits.cycle.follows(page):
                 sums["markup_sum"] = markup_sum(response, self._visits.link_params, follows=False)
-            store.set_copy_notes(page, with_sums(notes, **sums))
+            store.put_value("copies", page, with_sums(notes, **sums))
 
     def _end(
         self, response: Response, outcome: str, error: str | None = None, request: Request | None = None
@@ -590,7 +590,7 @@ class Visit:
     def _has_had_text(self, copy: int, twin: int) -> bool:
         """Whether page `twin` has the text of `copy`, a fingerprint, or had it before its last change."""
         store, bits = self._visits.store, self._visits.cycle.settings.distance_bits
-        notes, other = store.copy_notes(twin), store.page(twin)
+        notes, other = store.value("copies", twin), store.page(twin)
         is_earlier = notes is not None and unpack(notes).earlier == copy & LOW
         return is_earlier or not is_changed(copy, other.fingerprint, bits)
 
@@ -660,7 +660,7 @@ class Visit:
         """Log the first page that alternates between two texts, by the packed `notes` of its new copy."""
         if (returns := unpack(notes).returns) < MIN_RETURNS:
             return
-        packed = self._visits.store.copy_notes(self._claim.page)
+        packed = self._visits.store.value("copies", self._claim.page)
         if packed is None or returns == unpack(packed).returns:
             return
         line = (
@@ -685,9 +685,11 @@ class Visit:
     def _describe(self, response: Response, outcome: str | None) -> None:
         """Store words that describe the page, for clusters, if its copy is new or none are stored."""
         store, page = self._visits.store, self._claim.page
-        if outcome in ("first", "changed") or (outcome == "unchanged" and not store.has_description(page)):
+        if outcome in ("first", "changed") or (
+            outcome == "unchanged" and store.value("descriptions", page) is None
+        ):
             fetched = response.result.description if isinstance(response, FetchedResponse) else None
-            store.set_description(page, description(response) if fetched is None else fetched)
+            store.put_value("descriptions", page, description(response) if fetched is None else fetched)
 
     def _note_validators(self, response: Response, info: VisitInfo) -> None:
         """Store the validators of a copy, or detect by them that the page's last 304 was false.
@@ -771,7 +773,7 @@ def known_copy(cycle: Cycle, claim: Claim, *, is_redirected: bool = True) -> Kno
     return KnownCopy(
         page,
         row.fingerprint if row.has_copy else None,
-        store.copy_notes(page) if row.has_copy else None,
+        store.value("copies", page) if row.has_copy else None,
         cycle.believes(row),
         needs_text,
         rule,

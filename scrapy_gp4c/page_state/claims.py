@@ -7,6 +7,7 @@ cycle in place of the time. A claim that adds nothing (an old ``lastmod`` read o
 arrays: P pages, N notes, C claims, V visits, S sites.
 """
 
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Final, NamedTuple
@@ -14,30 +15,23 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Array, Floats
+from scrapy_gp4c.arrays import Array, Bools, Floats
 from scrapy_gp4c.page_state.columns import RECOVERING, Columns, shorten_wait
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.scoring.first_visits import bit_of
 from scrapy_gp4c.scoring.hints import CLAIMED, KINDS, LONGEST
 
-SET: Final = ("found_by",)
-"""Page columns that are set to the value of a note."""
-WHAT: Final = (*SET, *KINDS, "weight", "wait", "link", "link_site", "anchor")
-"""Subjects of notes: a page column, a kind of claims, the page's weight, a new value of ``failures``, or a
-link to a page without a visit.
+WHAT: Final = ("found_by", *KINDS, "weight", "wait", "link", "link_site", "anchor")
+"""Subjects of notes: the column ``found_by``, a kind of claims, the page's weight, a new value of
+``failures``, or a link to a page without a visit.
 
 A note holds the position in this tuple. The value of a claim is a time, s since 1970, or for `hints.SPANS` a
 length, s; that of a link is a bit number of the linking page or site, or the rating of its text.
 """
-CLAIM_KINDS: Final = len(KINDS)
 NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
-NO_NOTES: Final = np.empty(0, NOTE)
-
-
-TOLD: Final = WHAT.index("told")
-WAIT: Final = WHAT.index("wait")
+NOTE_BYTES: Final = struct.Struct("<IBd")
+"""The bytes of one note, in the order of `NOTE`."""
 
 
 def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
@@ -46,25 +40,20 @@ def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
     A page's last note of its finder counts; notes ``wait`` and ``told`` (hints) shorten waits. ``columns``:
     writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: row of each note's page, ``[N]``.
     """
-    for what, name in enumerate(SET):
-        chosen = notes["what"] == what
-        columns[name][rows[chosen]] = notes["value"][chosen].astype(columns[name].dtype)
-    waits = notes["what"] == WAIT
+    found = _are_about(notes, "found_by")
+    columns["found_by"][rows[found]] = notes["value"][found].astype(columns["found_by"].dtype)
+    waits = _are_about(notes, "wait")
     shorten_wait(columns, rows[waits], notes["value"][waits], notes["value"][waits] == RECOVERING)
-    shorten_wait(columns, rows[notes["what"] == TOLD])
+    shorten_wait(columns, rows[_are_about(notes, "told")])
+
+
+def _are_about(notes: Array, subject: str) -> Bools:
+    return np.asarray(notes["what"] == WHAT.index(subject))
 
 
 def of_links(notes: Array) -> npt.NDArray[np.bool_]:
     """Mask ``[N]`` of the notes about links to pages that wait for their first visit."""
     return np.asarray(notes["what"] >= WHAT.index("link"))
-
-
-def link_notes(page_key: Array, site_key: Array) -> dict[str, npt.NDArray[np.uint8]]:
-    """Return the values of the notes of N links, by subject (``link``, ``link_site``): bit numbers ``[N]``.
-
-    ``page_key``, ``site_key``: keys of the linking pages and of their sites, ``[N]``.
-    """
-    return {"link": bit_of(page_key), "link_site": bit_of(site_key)}
 
 
 def apply_links(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
@@ -73,21 +62,21 @@ def apply_links(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
     ``rows``: row in the columns of each note's page, ``[N]``.
     """
     for subject, name in (("link", "link_bits"), ("link_site", "link_site_bits")):
-        linked = notes["what"] == WHAT.index(subject)
+        linked = _are_about(notes, subject)
         bits = np.uint64(1) << notes["value"][linked].astype(np.uint64)
         np.bitwise_or.at(columns[name], rows[linked], bits)
-    read = notes["what"] == WHAT.index("anchor")
+    read = _are_about(notes, "anchor")
     np.maximum.at(columns["anchor"], rows[read], notes["value"][read].astype(np.float16))
 
 
 def of_claims(notes: Array) -> npt.NDArray[np.bool_]:
     """Mask ``[N]`` of the notes that are claims."""
-    return np.asarray((notes["what"] >= len(SET)) & (notes["what"] < len(SET) + CLAIM_KINDS))
+    return np.asarray((notes["what"] >= 1) & (notes["what"] <= len(KINDS)))
 
 
 def of_weights(notes: Array) -> npt.NDArray[np.bool_]:
     """Mask ``[N]`` of the notes that set a page's weight."""
-    return np.asarray(notes["what"] == WHAT.index("weight"))
+    return _are_about(notes, "weight")
 
 
 def weights_of_notes(parts: Iterable[Array]) -> dict[int, float]:
@@ -104,7 +93,7 @@ def count_brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:
 
     ``notes``: of one cycle; ``pages``: number of pages in the store.
     """
-    finders = finder_pages(notes["value"][notes["what"] == WHAT.index("found_by")])
+    finders = finder_pages(notes["value"][_are_about(notes, "found_by")])
     return np.bincount(finders[(finders >= 0) & (finders < pages)], minlength=pages)
 
 
@@ -156,7 +145,7 @@ def claims_of(notes: Array, rows: npt.NDArray[np.intp], columns: Columns, times:
     ``notes``: dtype `NOTE` ``[N]``; ``rows``: row in ``columns`` of each note's page, ``[N]``; ``columns``:
     of a block of pages before the cycle's visits, ``[P]``.
     """
-    kind = notes["what"].astype(np.intp) - len(SET)
+    kind = notes["what"].astype(np.intp) - 1
     order = np.lexsort((notes["value"], kind, rows))
     order = order[kind[order] >= 0]
     kind, row, value, page = kind[order], rows[order], notes["value"][order], notes["page"][order]

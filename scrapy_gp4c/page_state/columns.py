@@ -4,9 +4,8 @@ A block holds 16,384 consecutive pages (the last block fewer, tests as they like
 each with one entry per page. As bytes, it begins with a head of the number of pages and the width of each
 column, bytes per page. A width may be below that of the dtype, where no value is negative or broken, and is 0
 where all pages have the same value. The columns follow, the widest first, so that each lies at a multiple of
-its width, then one value for each column of width 0. All numbers are little-endian. `EXTRAS` are columns that
-most pages lack: the store keeps them apart from the block, where any of its pages has them. This module does
-not know LMDB.
+its width, then one value for each column of width 0. All numbers are little-endian. The store keeps columns
+that most pages lack, such as `hints.COLUMNS`, apart from the block. This module does not know LMDB.
 """
 
 import struct
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, DOUBTFUL, FAILED, FIRST, GONE, JUDGED, among
-from scrapy_gp4c.scoring import discovery, hints, measured, sizes, terminals
+from scrapy_gp4c.scoring import discovery, measured, sizes, terminals
 
 Columns = dict[str, Array]
 
@@ -337,35 +336,25 @@ def page_count(block: bytes | memoryview) -> int:
 
 
 def _numbers(block: bytes | memoryview, layout: _Layout, name: str) -> Array:
-    """View of column `name` in a packed block: one number where all pages have the same."""
+    """Read-only view ``[P]`` of column `name` in a packed block."""
     field = layout.fields[_PLACES[name]]
-    return np.frombuffer(block, field.dtype, layout.pages if field.step else 1, field.offset)
+    numbers = np.frombuffer(block, field.dtype, layout.pages if field.step else 1, field.offset)
+    return np.broadcast_to(numbers, layout.pages)  # one number where all pages have the same
 
 
 def unpack(block: bytes | memoryview, names: Collection[str] = COLUMNS) -> Columns:
     """Unpack the columns `names` of a packed block: read-only arrays ``[P]``, which may be views on it."""
     layout = _layout_of(block)
-    columns: Columns = {}
-    for name in names:
-        numbers = _numbers(block, layout, name)
-        if len(numbers) != layout.pages:
-            numbers = np.full(layout.pages, numbers[0], COLUMNS[name])
-        columns[name] = numbers.astype(COLUMNS[name], copy=False)
-        columns[name].flags.writeable = False
+    columns = {name: _numbers(block, layout, name).astype(COLUMNS[name], copy=False) for name in names}
+    for column in columns.values():
+        column.flags.writeable = False
     return columns
 
 
 def rows_of(block: bytes | memoryview, rows: npt.NDArray[np.integer[Any]], names: Iterable[str]) -> Columns:
     """Unpack the columns `names` of the pages at `rows` of a packed block, copied."""
     layout = _layout_of(block)
-    columns: Columns = {}
-    for name in names:
-        numbers = _numbers(block, layout, name)
-        if len(numbers) != layout.pages:
-            columns[name] = np.full(len(rows), numbers[0], COLUMNS[name])
-        else:
-            columns[name] = numbers[rows].astype(COLUMNS[name], copy=False)
-    return columns
+    return {name: _numbers(block, layout, name)[rows].astype(COLUMNS[name], copy=False) for name in names}
 
 
 def some_of(blocks: Sequence[bytes | memoryview], names: Iterable[str]) -> Columns:
@@ -390,12 +379,3 @@ def row(block: bytes | memoryview, index: int) -> PageRow:
     # Views on all columns would take five times as long.
     fields = _layout_of(block).fields
     return PageRow(*[number.unpack_from(block, start + index * step)[0] for _, start, step, number in fields])
-
-
-EXTRAS: Final[dict[str, str]] = {**hints.COLUMNS}
-"""Optional columns, of claims: name -> little-endian dtype; 0 by default."""
-
-
-def no_extras(rows: int) -> Columns:
-    """Return columns `EXTRAS` of zeros, each ``[rows]``, for pages without claims."""
-    return {name: np.zeros(rows, dtype) for name, dtype in EXTRAS.items()}

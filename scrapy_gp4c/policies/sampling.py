@@ -8,7 +8,7 @@ for each sample. ``gsb`` is greedy (Cho & Ntoulas 2002, as Tan et al. 2007, sect
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from scrapy_gp4c.policies.members import (
     samples_of,
     ungrouped_samples,
 )
-from scrapy_gp4c.policies.top_k import best_candidates, scored_by
+from scrapy_gp4c.policies.top_k import CycleScorer, best_candidates
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.ranking import Purpose, drawn_for, in_order, uniform
 from scrapy_gp4c.scoring.terminals import Clock
@@ -167,6 +167,7 @@ class Follow:
 
     settings: PolicySettings
     parameters: FollowParameters
+    rounds: ClassVar[None] = None
     _order: SampleOrder | None = field(default=None, compare=False)
     _visits_read: int = field(default=0, compare=False)
 
@@ -176,11 +177,6 @@ class Follow:
         _, _, *values = self.parameters
         named = zip(FollowParameters._fields[2:], values, strict=True)
         return f"{self.parameters.name}({', '.join(f'{key}={value!r}' for key, value in named)})"
-
-    @property
-    def rounds(self) -> None:
-        """None: no limit of rounds."""
-        return
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Plan pages near new followed samples (see `is_followed`), then the next samples."""
@@ -247,10 +243,7 @@ class _OfGroups:
     """Base of policies with any number of rounds that sample groups, then visit whole groups."""
 
     level: Level
-
-    @property
-    def rounds(self) -> None:
-        return
+    rounds: ClassVar[None] = None
 
     def seeds(self, round: Round, evidence: Evidence) -> int:
         """Number of groups of which more than samples was visited in this cycle, for the cycle's record."""
@@ -350,7 +343,7 @@ class ByGroups(_OfGroups):
 
     def _values(self, block: Block, round: Round) -> Floats:
         if self.order == BY_SCORE:
-            return scored_by(self.settings, round)(block)
+            return CycleScorer(self.settings.score_function, round.cycle)(block)
         clock = self.settings.score_function.clock
         values = terminals.compute((self.order,), block.state, round.cycle, clock)[self.order]
         return np.asarray(values, np.float64)

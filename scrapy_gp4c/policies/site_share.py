@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -67,9 +67,6 @@ class SharedBudget:
     @property
     def rounds(self) -> int | None:
         return self.policy.rounds
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.policy, name)
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Choose as `policy` does; while a limited site has too many pages, ask again without the surplus.

@@ -1,9 +1,8 @@
 """Policies by score: the papers' `TopK` (Santos 2013, thesis Algorithm 2; journal 3.1), and `Rounds`."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -41,7 +40,9 @@ class TopK:
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Choose the candidates of the highest scores, with memory for the chosen ones only."""
-        return best_candidates(scored_by(self.settings, round), round.remaining, evidence)
+        return best_candidates(
+            CycleScorer(self.settings.score_function, round.cycle), round.remaining, evidence
+        )
 
 
 MOST_STATES: Final = 2**18
@@ -52,15 +53,15 @@ WHOLE: Final = frozenset(name for name, dtype in terminals.STATE.items() if np.d
 """Columns of `STATE` that are whole numbers, mostly small."""
 
 
-class StateScores:
-    """Scores of a function in one cycle, looked up in a table of all combinations of its columns' values.
+class CycleScorer:
+    """`Scorer` of a function in one cycle, which looks scores up by the values of the function's columns.
 
     A table is used where the function reads only columns of whole numbers, with few combinations; the scores
     are the same. Until as many pages were scored as the table would have entries, each page is scored itself.
     """
 
     def __init__(self, function: ScoreFunction, cycle: int) -> None:
-        self._function, self._cycle = function, cycle
+        self.function, self.cycle = function, cycle
         is_long = function.expression is not None and len(function.expression.tokens) >= LEAST_NODES
         self._names = function.columns if is_long and WHOLE.issuperset(function.columns) else ()
         self._seen: list[tuple[int, int]] = []
@@ -70,11 +71,11 @@ class StateScores:
         self._table: npt.NDArray[np.float64] = np.empty(0)
         self._one_by_one = 0
 
-    def __call__(self, state: Mapping[str, Array]) -> npt.NDArray[np.float64]:
-        columns = [state[name] for name in self._names]
+    def __call__(self, block: Block) -> Floats:
+        columns = [block.state[name] for name in self._names]
         if columns and len(columns[0]) and self._extend_to(columns):
             return self._table.take(self._places(columns))
-        return self._function.scores(state, self._cycle)
+        return self.function.scores(block.state, self.cycle)
 
     def _extend_to(self, columns: Sequence[Array]) -> bool:
         """Make a larger table if a block needs it and it pays; returns whether the table covers the block."""
@@ -103,7 +104,7 @@ class StateScores:
             number, digit = np.divmod(number, last - first + 1)
             state[name] = (digit + first).astype(dtype)
         with np.errstate(all="ignore"):  # no page has some of these states
-            self._table = self._function.scores(state, self._cycle)
+            self._table = self.function.scores(state, self.cycle)
 
     def _places(self, columns: Sequence[Array]) -> npt.NDArray[np.int32]:
         combination: npt.NDArray[np.int32] = np.zeros(len(columns[0]), np.int32)
@@ -115,26 +116,6 @@ class StateScores:
 
 def _spanned(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True)]
-
-
-@dataclass(frozen=True)
-class CycleScorer:
-    """`Scorer` of a score function in one cycle, which looks scores up by `StateScores`."""
-
-    function: ScoreFunction
-    cycle: int
-
-    @cached_property
-    def _of_states(self) -> StateScores:
-        return StateScores(self.function, self.cycle)
-
-    def __call__(self, block: Block) -> Floats:
-        return self._of_states(block.state)
-
-
-def scored_by(settings: PolicySettings, round: Round) -> CycleScorer:
-    """Return the scorer of the settings' score function in the cycle of `round`."""
-    return CycleScorer(settings.score_function, round.cycle)
 
 
 def best_candidates(scores_of: Scorer, k: int, evidence: Evidence, most: int = 0) -> Selection:
@@ -214,7 +195,8 @@ class Rounds:
             wanted = int(self.sample * round.remaining + 1e-9)
             return plan_of([(SAMPLE, one_a_group(wanted, self.level, evidence))])
         share = round.remaining // (self.rounds - round.number)
-        return best_candidates(scored_by(self.settings, round), share, evidence, most=round.remaining)
+        scores_of = CycleScorer(self.settings.score_function, round.cycle)
+        return best_candidates(scores_of, share, evidence, most=round.remaining)
 
 
 def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:

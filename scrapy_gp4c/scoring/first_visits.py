@@ -9,10 +9,9 @@ follows from the bits that are clear (Whang, Vander-Zanden & Taylor 1990), howev
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Floats, Ints
 from scrapy_gp4c.scoring import discovery, rates
@@ -49,8 +48,8 @@ MOST_LINKS: Final = 1_000
 """Most links that `columns_of_links` follows from a page back to a start page."""
 
 
-def bit_of(key: Array) -> npt.NDArray[np.uint8]:
-    """Hash keys of pages or sites to a bit position from 0 to 63, for ``link_bits``; ``[N]``."""
+def bit_of(key: Array | int) -> Any:
+    """Hash keys of pages or sites to bit positions from 0 to 63, for ``link_bits``; ``[N]`` or a scalar."""
     return ((np.asarray(key, np.uint64) * np.uint64(GOLDEN)) >> np.uint64(58)).astype(np.uint8)
 
 

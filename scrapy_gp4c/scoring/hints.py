@@ -158,7 +158,7 @@ def lifts(counts: Floats, pages: Array) -> Floats:
     which a claim raises these odds over all sites. The lift is relative to the mean of the site's pages, so
     that the same claim for all pages adds nothing, and shrinks by its variance, so that chance adds nothing.
     """
-    share, difference, variance = _posterior(counts, of_all_sites(counts))
+    share, difference, variance = _posterior(counts)
     sure = np.maximum(0.0, 1.0 - variance / np.maximum(difference**2, 1e-300))
     claimed = pages[..., 1] / np.maximum(pages.sum(axis=-1), 1)
     mean = claimed * share[..., 1] + (1.0 - claimed) * share[..., 0]
@@ -170,16 +170,16 @@ def holds(counts: Floats) -> npt.NDArray[np.bool_]:
 
     ``counts``: of visits by (claimed, changed), decayed, ``[S, kinds, 2, 2]``.
     """
-    _, difference, variance = _posterior(counts, of_all_sites(counts))
+    _, difference, variance = _posterior(counts)
     return np.asarray(difference > 2.0 * np.sqrt(variance))
 
 
-def _posterior(counts: Floats, of_all_sites: Array) -> tuple[Floats, Floats, Floats]:
+def _posterior(counts: Floats) -> tuple[Floats, Floats, Floats]:
     """Return posterior shares of visits that found a change, without and with a claim, ``[S, kinds, 2]``.
 
     The second and third results are the difference of their log-odds, and its variance, ``[S, kinds]``.
     """
-    everywhere = of_all_sites * rates.UNIT
+    everywhere: Array = of_all_sites(counts) * rates.UNIT
     of_all = _base(everywhere, np.full(1, 0.5))
     lift = _log_odds(_shares(everywhere, of_all)) - _log_odds(of_all)[:, None]
     base = _base(counts, of_all)

@@ -49,20 +49,16 @@ NOTHING: Final = Counts(np.empty(0, np.int32), np.empty(0, np.int32), 0)
 """Counts of a text that is missing."""
 
 
-class Terms:
-    """Counter of a query log's terms in texts."""
+def counts_of(words: bytes, number: Mapping[bytes, int]) -> Counts:
+    """Count a query log's terms in a text.
 
-    def __init__(self, number: Mapping[str, int]) -> None:
-        """``number``: term -> its number; no term contains a blank."""
-        self._number = {term.encode(): of for term, of in number.items()}
-
-    def count(self, words: bytes) -> Counts:
-        """Count the log's terms in a text; ``words``: its tokens in UTF-8, joined by blanks."""
-        all_words = words.split(b" ") if words else []
-        known = np.array([self._number[word] for word in all_words if word in self._number], np.int32)
-        tf = np.bincount(known).astype(np.int32)
-        term = tf.nonzero()[0].astype(np.int32)
-        return Counts(term, tf[term], len(all_words))
+    ``words``: the text's tokens in UTF-8, joined by blanks; ``number``: term in UTF-8 -> its number.
+    """
+    all_words = words.split(b" ") if words else []
+    known = np.array([number[word] for word in all_words if word in number], np.int32)
+    tf = np.bincount(known).astype(np.int32)
+    term = tf.nonzero()[0].astype(np.int32)
+    return Counts(term, tf[term], len(all_words))
 
 
 def unpacked(packed: bytes, length: int) -> Counts:
@@ -214,7 +210,7 @@ class SearchIndex:
         """
         self.path = path
         self._workload, self._scoring = workload, scoring
-        self._terms = Terms(workload.number)
+        self._numbers = {term.encode(): number for term, number in workload.number.items()}
         self.log = digest(workload, scoring)
         """Digest of the query log and the scoring."""
         self._staged: list[_Row] = []
@@ -264,7 +260,7 @@ class SearchIndex:
     def stage(self, arrival: Arrival) -> None:
         """Buffer the text of a visit; `commit` writes it, `apply` moves it into the index."""
         page, key, fingerprint, known, words = arrival
-        counts = self._terms.count(words)
+        counts = counts_of(words, self._numbers)
         before = None if known is None else known - SIGN
         self._staged.append(
             (page, key - SIGN, fingerprint - SIGN, before, words.decode(), counts.length, counts.packed())
@@ -385,7 +381,7 @@ class SearchIndex:
         for source, page, table in (("texts", "rowid", "pages"), ("staged", "page", "staged")):
             texts = self._connection.execute(f"SELECT {page}, words FROM {source} ORDER BY {page}")
             while batch := texts.fetchmany(BATCH):
-                counted = [(self._terms.count(words.encode()), row) for row, words in batch]
+                counted = [(counts_of(words.encode(), self._numbers), row) for row, words in batch]
                 rows = [(counts.packed(), row) for counts, row in counted]
                 self._connection.executemany(f"UPDATE {table} SET counts = ? WHERE page = ?", rows)
 

@@ -21,13 +21,10 @@ from scrapy_gp4c.notices.receivers import Receiver
 from scrapy_gp4c.page_state.columns import in_panel
 from scrapy_gp4c.page_state.rules import PageRule
 from scrapy_gp4c.policies import table as policies
-from scrapy_gp4c.policies.base import budget_pages
 from scrapy_gp4c.scoring import first_visits, functions, refresh_value
 from scrapy_gp4c.scoring.terminals import CLUSTERED
 from scrapy_gp4c.settings.table import TABLE
 from scrapy_gp4c.settings.values import LOADING, check_private, loaded_callable
-
-CLUSTER_COLUMNS = frozenset(CLUSTERED)
 
 MAX_CHARACTERS: Final = 100
 """Most characters of a spider's name, and of its arguments, in the name of its store's directory."""
@@ -203,8 +200,4 @@ class Settings:
     def asks_for_clusters(self) -> bool:
         """Whether policy or score functions use clusters or links, so that visits store page descriptions."""
         read = (*self.score_function.columns, *self.discovery_function.columns)
-        return not {"cluster", "links"}.isdisjoint(self.policy.near) or not CLUSTER_COLUMNS.isdisjoint(read)
-
-    def budget_pages(self, known: int) -> int:
-        """Return the number of revisits per cycle, k, when `known` pages are known."""
-        return budget_pages(self.budget, known)
+        return not {"cluster", "links"}.isdisjoint(self.policy.near) or not set(CLUSTERED).isdisjoint(read)

@@ -18,14 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def open_store(path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> Store:
-    """Open the store in directory `path`; unless `readonly`, create a missing one.
-
-    A writer also completes a fold (the pass that ends a cycle) that a kill interrupted. Raises
-    StoreInUseError, StoreDamagedError, StoreFullError (an interrupted fold needs room), or StoreError where
-    there is no store to read or no access.
-    """
-    return Store(path, readonly=readonly, sizes=sizes)
+open_store = Store
 
 
 def check_unused(path: str | os.PathLike[str]) -> None:

@@ -38,7 +38,7 @@ def crawled(path: Path, described: int = PAGES, cycles: int = 5) -> None:
                 text = ("bread oven flour", "star moon orbit")[page % 2] * 3
                 if page < described and cycle == 1:
                     links = [url((page + 2) % PAGES), "http://h.example/unknown"]
-                    store.set_description(page, pack(describe(text, links, page, 10 * page)))
+                    store.put_value("descriptions", page, pack(describe(text, links, page, 10 * page)))
                 outcome = "first" if cycle == 1 else ("changed", "unchanged")[(page + cycle) % 2]
                 store.record(NewVisit(page, outcome, float(cycle), "ranked", page + cycle))
             store.finish_cycle({"finished": 2.0})
@@ -113,7 +113,7 @@ def test_a_store_without_descriptions_says_how_to_get_them(
     assert main([str(tmp_path / "store"), "-o", str(tmp_path / "groups.npz")]) == 2
     assert "has no descriptions of copies to cluster by: a crawl keeps them if" in capsys.readouterr().err
     with Store(tmp_path / "store") as store:
-        store.set_description(3, b"nonsense, but of the right table")
+        store.put_value("descriptions", 3, b"nonsense, but of the right table")
     assert main([str(tmp_path / "store"), "-o", str(tmp_path / "groups.npz")]) == 2
     assert "has a description that cannot be read" in capsys.readouterr().err
 

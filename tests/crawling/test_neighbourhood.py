@@ -21,6 +21,7 @@ from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
 from scrapy_gp4c.page_state.groups import GROUP_VISITS, NO_VISITS, Directories, place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS, NEIGHBOUR, SAMPLE
 from scrapy_gp4c.page_state.related import Clustered, PageSums, RecentVisits, Related
+from scrapy_gp4c.policies.base import budget_pages
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store import store as store_module
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -259,5 +260,5 @@ def test_terminals_of_clusters_tell_a_crawl_what_they_tell_a_replay(policy: str,
     assert plans == live_replay.replayed(history, crawl_settings)
     with open_store(tmp_path / "s", readonly=True) as store:
         plans_ahead = forecasts(store, store.last_cycle + 1, live_replay.settings_of(crawl_settings))
-        budget = live_replay.settings_of(crawl_settings).budget_pages(live_replay.PAGES)
+        budget = budget_pages(live_replay.settings_of(crawl_settings).budget, live_replay.PAGES)
         assert [len(next(plans_ahead).plan) for _ in range(3)] == [budget] * 3

@@ -16,7 +16,7 @@ from scrapy_gp4c.crawling import neighbourhood
 from scrapy_gp4c.crawling.planning import Planner, best_hubs
 from scrapy_gp4c.page_state.columns import MAX_WAIT_CYCLES
 from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.policies.base import Selection
+from scrapy_gp4c.policies.base import Selection, budget_pages
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.scoring.ranking import draws
 from scrapy_gp4c.scoring.terminals import STATE
@@ -118,7 +118,7 @@ def model(given_settings: dict[str, Any], rows: list[Row]) -> list[tuple[int, st
     rest.sort(key=lambda page: ((rows[page]["last_cycle"] - CYCLE) * (rows[page]["X"] + 0.5), draw[page]))
     gone.sort()
     again = sum(not one[0] and rows[one[3]]["failures"] == 0 for one in gone)
-    room = max(0, loaded.budget_pages(alive + again) - len(plan["panel"]))
+    room = max(0, budget_pages(loaded.budget, alive + again) - len(plan["panel"]))
     first = len(gone) > 0 and (not gone[0][0] or alive == 0)  # one of the site, all pages are of one
     inside = math.ceil(max(0.25, again / max(1, alive + again)) * room)
     most = first + inside

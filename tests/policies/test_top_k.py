@@ -1,6 +1,6 @@
 """Rounds of equal parts: how many pages each takes, and what it reads for that."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,11 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.policies.base import Block, PolicySettings, Round
-from scrapy_gp4c.policies.top_k import LEAST_NODES, MOST_STATES, Rounds, StateScores
+from scrapy_gp4c.policies.top_k import LEAST_NODES, MOST_STATES, CycleScorer, Rounds
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.functions import ScoreFunction, load
 from scrapy_gp4c.scoring.terminals import STATE, new_state
 from tests.support.policies import Memory
+
+
+def scorer_of(function: ScoreFunction) -> Callable[[Mapping[str, Any]], np.ndarray]:
+    """Function from columns of pages to their scores in the cycle."""
+    scores_of = CycleScorer(function, CYCLE)
+    return lambda state: scores_of(Block(np.empty(0, np.uint32), state, lambda rows: rows))
 
 
 class Counting(Memory):
@@ -95,7 +101,7 @@ def counted(text: str) -> Counted:
 def test_scores_are_the_same_to_the_last_bit(text: str, blocks: list[tuple[int, int]], seed: int) -> None:
     """In blocks of any size, empty ones too, that have states which none before had."""
     rng, function = np.random.default_rng(seed), load(text)
-    scores_of = StateScores(function, CYCLE)
+    scores_of = scorer_of(function)
     for rows, spread in blocks:
         state = pages(rng, rows, spread)
         with np.errstate(all="ignore"):
@@ -107,7 +113,7 @@ def test_scores_are_the_same_to_the_last_bit(text: str, blocks: list[tuple[int, 
 def test_states_are_scored_once(text: str) -> None:
     """After as many pages as there are states no page is scored by itself any more; new states widen it."""
     rng, function = np.random.default_rng(1), counted(text)
-    scores_of = StateScores(function, CYCLE)
+    scores_of = scorer_of(function)
     for _ in range(100):
         with np.errstate(all="ignore"):
             scores_of(pages(rng, 1_000))
@@ -121,7 +127,7 @@ def test_states_are_scored_once(text: str) -> None:
 def test_a_table_has_states_with_a_change_in_each_visit() -> None:
     """They are rare, and a table that lacks them would soon be made anew."""
     rng, function = np.random.default_rng(1), counted(LONG)
-    scores_of = StateScores(function, CYCLE)
+    scores_of = scorer_of(function)
     for most_changes in (2, 5):
         state = pages(rng, 1_000)
         state["X"][:] = np.minimum(state["X"], most_changes)
@@ -136,7 +142,7 @@ def test_what_has_no_states_is_scored_page_by_page() -> None:
     state = pages(np.random.default_rng(1), 1_000)
     for text in (f"{LONG} + aad", "t * X", f"{LONG} + random"):
         function = counted(text)
-        scores_of = StateScores(function, CYCLE)
+        scores_of = scorer_of(function)
         drawn = state | {"draw": np.arange(1_000, dtype=np.uint64)}
         for _ in range(5):
             with np.errstate(all="ignore"):
@@ -146,7 +152,7 @@ def test_what_has_no_states_is_scored_page_by_page() -> None:
     assert expression is not None
     assert len(expression.tokens) < LEAST_NODES
     far = counted(LONG)
-    scores_of = StateScores(far, CYCLE)
+    scores_of = scorer_of(far)
     state["n"][0] = MOST_STATES + 1
     with np.errstate(all="ignore"):
         for _ in range(MOST_STATES // 1_000 + 10):

@@ -17,9 +17,9 @@ from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Li
 from scrapy_gp4c.page_state.groups import count_visits, directories
 from scrapy_gp4c.page_state.related import RecentVisits, Related
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.base import PolicySettings, Round, Selection
+from scrapy_gp4c.policies.base import PolicySettings, Selection
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.policies.top_k import best_candidates, scored_by
+from scrapy_gp4c.policies.top_k import CycleScorer, best_candidates
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression
 from scrapy_gp4c.scoring.ranking import top_k
@@ -440,11 +440,11 @@ def test_ranking_all_at_hand_is_ranking_in_passing(seed, scores, ties, block_row
     prepared = prepare(history, budget=0.5, ties=ties, seed=seed % 100)
     with patch.object(dense, "BLOCK_ROWS", block_rows):
         evidence = ReplayEvidence(prepared, (*STATE, *ROUND))
-        by_turns = [PolicySettings(functions.load(score), prepared.seed) for score in scores]
+        by_turns = [functions.load(score) for score in scores]
         for cycle, salt in zip(prepared.scored_cycles.tolist(), prepared.salts, strict=True):
             evidence.begin(cycle, salt)
             for number in range(5):
-                scores_of = scored_by(by_turns[number // 2 % 2], Round(cycle, number, k))
+                scores_of = CycleScorer(by_turns[number // 2 % 2], cycle)
                 one = best_candidates(scores_of, min(k, 10), evidence)
                 other = best_candidates(scores_of, min(k, 10), _Passing(evidence, share))
                 assert one.pages.tolist() == other.pages.tolist()
@@ -469,7 +469,7 @@ def test_it_trusts_what_it_has_just_ranked_alone():
     history = ChangeHistory(changed=np.eye(6, 40, dtype=bool), site=np.zeros(40, np.int32))
     prepared = prepare(history, budget=0.1)
     evidence = ReplayEvidence(prepared, ("last_cycle", "X"))
-    scores_of = scored_by(PolicySettings(functions.load("t * X"), 0), Round(3, 0, 4))
+    scores_of = CycleScorer(functions.load("t * X"), 3)
     evidence.begin(3, prepared.salts[0])
     chosen = evidence.best(scores_of, 4)
     assert evidence.trusts(chosen)

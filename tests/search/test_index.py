@@ -19,8 +19,8 @@ from scrapy_gp4c.search.index import (
     Arrival,
     Counts,
     SearchIndex,
-    Terms,
     compared,
+    counts_of,
     digest,
     joined_counts,
     search,
@@ -68,16 +68,13 @@ def index(tmp_path: Path) -> Iterator[SearchIndex]:
 
 def expected(old: str | None, new: str | None, scoring: str = "tfidf") -> np.float32:
     """What a text gains that takes the place of another, by its definition."""
-    terms = Terms(workload().number)
-    known = [terms.count(words.encode()) for words in TEXTS.values()]
+    known = [count(words.split(), workload().number) for words in TEXTS.values()]
     one = compared([(NOTHING, state) for state in known])
     postings = Postings(one[1], one[4], one[5])
     learnt = refit(
         scoring, workload().term_frequency, postings, len(known), np.mean([state.length for state in known])
     )
-    both = [
-        NOTHING if words is None else Terms(workload().number).count(words.encode()) for words in (old, new)
-    ]
+    both = [NOTHING if words is None else count(words.split(), workload().number) for words in (old, new)]
     pair, term, tf, length, new_tf, new_length = compared([(both[0], both[1])])
     gained = impacts(
         learnt, Refreshes(pair, Postings(term, tf, length), Postings(term, new_tf, new_length)), 1
@@ -316,7 +313,7 @@ TOKENS = st.lists(
 
 def count(words: list[str], number: dict[str, int]) -> Counts:
     """Count the terms of ``number`` in a text of these words."""
-    return Terms(number).count(" ".join(words).encode())
+    return counts_of(" ".join(words).encode(), {term.encode(): at for term, at in number.items()})
 
 
 @given(WORDS)

@@ -13,6 +13,7 @@ from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.page_state.rules import NO_RULE, Span, rule_of
+from scrapy_gp4c.policies.base import budget_pages
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import DEFAULT, NAMED, Named
 from scrapy_gp4c.settings import Settings
@@ -163,7 +164,7 @@ def test_unknown_gp4c_setting_is_an_error_that_lists_the_known_ones() -> None:
 @given(st.floats(0.0, 1.0, exclude_min=True), st.integers(0, 10**8))
 def test_budget_share_is_a_floor_that_rounding_does_not_lower(share: float, known: int) -> None:
     """K = floor(share * known), and a product that is whole up to rounding counts as whole; at least 1."""
-    k = load({"GP4C_BUDGET": share}).budget_pages(known)
+    k = budget_pages(load({"GP4C_BUDGET": share}).budget, known)
     assert min(1, known) <= k <= known
     assert k <= max(1, share * known + 1e-6)
     assert k > share * known - 1 - 1e-6
@@ -171,13 +172,13 @@ def test_budget_share_is_a_floor_that_rounding_does_not_lower(share: float, know
 
 def test_budget_share_of_a_decimal_fraction_is_exact() -> None:
     """29% of 100 pages are 29 pages, though 0.29 * 100 is 28.999999999999996."""
-    assert load({"GP4C_BUDGET": 0.29}).budget_pages(100) == 29
+    assert budget_pages(load({"GP4C_BUDGET": 0.29}).budget, 100) == 29
 
 
 @given(st.integers(1, 10**9), st.integers(0, 10**8))
 def test_budget_count_is_capped_by_what_is_known(count: int, known: int) -> None:
     """A count of pages is the budget, as long as there are so many pages."""
-    assert load({"GP4C_BUDGET": count}).budget_pages(known) == min(count, known)
+    assert budget_pages(load({"GP4C_BUDGET": count}).budget, known) == min(count, known)
 
 
 def test_store_path_is_per_spider_unless_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

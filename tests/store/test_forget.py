@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreInUseError
-from scrapy_gp4c.page_state.columns import EXTRAS, PageRow
+from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.environment import WriterLock
 from scrapy_gp4c.store.lmdb_store.recover import recover
@@ -73,7 +74,7 @@ def state_of(path: Path) -> dict[str, dict[str, Any]]:
                 claims[urls[claim["page"]]].append((cycle, claim["kind"].item(), claim["value"].item()))
         extras = [
             np.concatenate([np.empty(0), *(block[name] for _, block in store.blocks())]).tolist()
-            for name in EXTRAS
+            for name in hints.COLUMNS
         ]
         content = {}
         for page, url in enumerate(urls):
@@ -86,7 +87,7 @@ def state_of(path: Path) -> dict[str, dict[str, Any]]:
                 "directory": directories[row.group].tolist(),
                 "visits": visits[url],
                 "validators": store.validators(page),
-                "copy": store.copy_notes(page),
+                "copy": store.value("copies", page),
                 "shadow": url in shadows,
                 "claims": claims[url],
                 "claimed": [values[page] for values in extras],

@@ -17,7 +17,7 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import unpack
 from scrapy_gp4c.page_state.groups import add_up
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
-from scrapy_gp4c.scoring import first_visits
+from scrapy_gp4c.scoring import first_visits, hints
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import (
     USUAL,
@@ -92,7 +92,7 @@ def test_columns_of_some_pages(chosen: set[int], block_rows: int) -> None:
         ids = np.array(sorted(chosen), np.uint32)
         result = store.columns_of(ids)
         assert result["key"].tolist() == [store.page(page).key for page in ids.tolist()]
-        assert result.keys() == {*columns.COLUMNS, *columns.EXTRAS, *first_visits.COLUMNS, "weight"}
+        assert result.keys() == {*columns.COLUMNS, *hints.COLUMNS, *first_visits.COLUMNS, "weight"}
         few = store.columns_of(ids, ("group", "key"))
         assert few.keys() == {"group", "key"}
         assert few["key"].tolist() == result["key"].tolist()

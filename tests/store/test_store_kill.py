@@ -54,7 +54,7 @@ def crawl(store: Store, committed: Callable[[int, int], object]) -> None:
             for page in store.plan()["page"].tolist():
                 if not store.visited(page):
                     visit = NewVisit(page, outcome(page, cycle), float(cycle), "other", page * 1000 + cycle)
-                    store.set_copy_notes(page, b"%d" % (page * 1000 + cycle))
+                    store.put_value("copies", page, b"%d" % (page * 1000 + cycle))
                     store.note(page, "weight", (page * cycle) % 4 / 2)
                     store.record(visit)
                     if page % 5 == 0:
@@ -86,7 +86,7 @@ def content(path: Path) -> dict[str, Any]:
             "directories": store.directories().tobytes(),
             "group_visits": [store.group_visits(cycle).tobytes() for cycle in range(store.last_cycle + 2)],
             "requests": store.requests(range(store.pages)),
-            "copies": [store.copy_notes(page) for page in range(store.pages)],
+            "copies": [store.value("copies", page) for page in range(store.pages)],
             "weights": [store.weights.of(page) for page in range(store.pages)],
             "ids": [store.find(key(number)) for number in range(PAGES + (CYCLES + 1) * NEW_PER_CYCLE)],
         }

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ImportFileError, StoreDamagedError, StoreError
-from scrapy_gp4c.page_state.columns import EXTRAS
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
-from scrapy_gp4c.scoring import refresh_value
+from scrapy_gp4c.scoring import hints, refresh_value
 from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.scoring.sizes import size_class
 from scrapy_gp4c.store import export
@@ -226,7 +225,7 @@ def claimed_content(path: Path) -> tuple[dict[str, list[float]], list[tuple[int,
     """Columns of claims, claims, and counts of sites."""
     with open_store(path, readonly=True) as store:
         blocks = [block for _, block in store.blocks()]
-        columns = {name: np.concatenate([block[name] for block in blocks]).tolist() for name in EXTRAS}
+        columns = {name: np.concatenate([block[name] for block in blocks]).tolist() for name in hints.COLUMNS}
         claims: dict[int, list[np.ndarray]] = {}
         for cycle, rows in store.hints.of_cycles(0):
             claims.setdefault(cycle, []).append(rows)
@@ -337,7 +336,7 @@ def described(tmp_path: Path) -> Path:
     with Store(tmp_path / "store") as store:
         store.add_pages((key(page), {"url": f"http://h/{page}"}) for page in range(DESCRIBED))
         for page in range(0, DESCRIBED, 2):
-            store.set_description(page, bytes([page]) * 20)
+            store.put_value("descriptions", page, bytes([page]) * 20)
     return tmp_path / "store"
 
 
@@ -382,8 +381,8 @@ def test_a_cycle_keeps_the_clusters_that_it_was_begun_with(described: Path) -> N
 def test_descriptions_are_committed_with_what_else_is_buffered(described: Path) -> None:
     """And replaced by the next one."""
     with Store(described) as store:
-        assert [store.has_description(page) for page in (0, 1)] == [True, False]
-        store.set_description(0, b"new")
+        assert [store.value("descriptions", page) is not None for page in (0, 1)] == [True, False]
+        store.put_value("descriptions", 0, b"new")
         assert dict(store.descriptions())[0] == bytes(20), "not yet committed"
         store.commit()
         descriptions = dict(store.descriptions())

@@ -14,12 +14,13 @@ from scrapy.settings import Settings as ScrapySettings
 from benchmarks.simulated_crawl import Counts
 from scrapy_gp4c.crawling.cycle import Claim, Cycle
 from scrapy_gp4c.fingerprint import PageReading
-from scrapy_gp4c.page_state.claims import DATED_CLAIM, link_notes
+from scrapy_gp4c.page_state.claims import DATED_CLAIM
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import FAILED, FIRST, JUDGED
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring import first_visits, hints, terminals
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.first_visits import bit_of
 from scrapy_gp4c.scoring.functions import ScoreFunction, load
 from scrapy_gp4c.scoring.ranking import GOLDEN
 from scrapy_gp4c.settings import Settings
@@ -75,9 +76,8 @@ def fingerprints(changed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
 def note_link(store: Store, page: int, source: int, worth: float) -> None:
     """Note a link to a page that waits, as the admission of its request does."""
     place = place_of_url(store.request(source)["url"])
-    keys = (np.array([key], np.uint64) for key in (store.page(source).key, place.site_key))
-    for what, value in link_notes(*keys).items():
-        store.note(page, what, float(value[0]))
+    store.note(page, "link", bit_of(store.page(source).key))
+    store.note(page, "link_site", bit_of(place.site_key))
     if worth:
         store.note(page, "anchor", worth)
 

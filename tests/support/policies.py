@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
 from scrapy_gp4c.policies.base import Block, CycleVisits, Evidence, Planned, PolicySettings, Round, Selection
-from scrapy_gp4c.policies.top_k import TopK, best_candidates, scored_by
+from scrapy_gp4c.policies.top_k import CycleScorer, TopK, best_candidates
 from scrapy_gp4c.scoring.terminals import STATE
 
 HOST_PAGES = 10
@@ -26,7 +26,7 @@ class ChangedHosts:
         self.settings = settings
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        scores_of = scored_by(self.settings, round)
+        scores_of = CycleScorer(self.settings.score_function, round.cycle)
         if round.number == 0:
             return best_candidates(scores_of, round.remaining // 2, evidence)
         visits = evidence.visits()
@@ -67,7 +67,7 @@ class Siblings:
         visits = evidence.visits()
         changes = np.bincount(visits.changed // HOST_PAGES, minlength=2**12)
 
-        scored = scored_by(self.settings, round)
+        scored = CycleScorer(self.settings.score_function, round.cycle)
 
         def scores_of(block: Block) -> npt.NDArray[np.float64]:
             return changes[block.pages // HOST_PAGES] + 1e-3 * scored(block)
@@ -90,7 +90,10 @@ class Broken:
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         return self._spoil(
-            best_candidates(scored_by(self._settings, round), round.remaining, evidence), round
+            best_candidates(
+                CycleScorer(self._settings.score_function, round.cycle), round.remaining, evidence
+            ),
+            round,
         )
 
 

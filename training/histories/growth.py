@@ -13,8 +13,9 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import HistoryError, ImportFileError
 from scrapy_gp4c.foreign_text import counted
-from scrapy_gp4c.page_state.claims import CLAIM_KINDS, DATED_CLAIM, finder_pages
+from scrapy_gp4c.page_state.claims import DATED_CLAIM, finder_pages
 from scrapy_gp4c.page_state.groups import place_of_url
+from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between, flipped_between
 from scrapy_gp4c.store.history_fields import is_header
@@ -65,7 +66,7 @@ class GrowthHistory:
                     f"{pages:,} pages; found {values.dtype} of shape {list(values.shape)}"
                 )
         claims = self.claims
-        if len(claims) and not ((claims["page"] < pages) & (claims["kind"] < CLAIM_KINDS)).all():
+        if len(claims) and not ((claims["page"] < pages) & (claims["kind"] < len(hints.KINDS))).all():
             raise HistoryError(
                 f"'claims' of a growth history must be of its {pages:,} pages and of known kinds"
             )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.errors import ScoreError
-from scrapy_gp4c.page_state.claims import NOTE, WHAT, apply_links, finder_pages, link_notes
+from scrapy_gp4c.page_state.claims import NOTE, WHAT, apply_links, finder_pages
 from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Links, Name, popularity_by_links
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, Place, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED, WARMUP
@@ -42,6 +42,7 @@ from scrapy_gp4c.scoring.first_visits import (
     FirstVisits,
     WaitingPages,
     best_first,
+    bit_of,
     by_turns,
     columns_of_links,
     counted_links,
@@ -427,7 +428,8 @@ class GrowthReplay:
     def _count_links(self, links: Array) -> None:
         links = links[~self.known[links["target"]]]
         source = links["source"]
-        bits = link_notes(self._keys[source], self._site_keys[self._grown.history.site[source]])
+        site_keys = self._site_keys[self._grown.history.site[source]]
+        bits = {"link": bit_of(self._keys[source]), "link_site": bit_of(site_keys)}
         for what, values in (bits | {"anchor": links["anchor"]}).items():
             notes = np.empty(len(links), NOTE)
             notes["what"], notes["value"] = WHAT.index(what), values

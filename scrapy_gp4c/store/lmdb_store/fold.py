@@ -31,7 +31,7 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     Sizes,
     Tables,
     judged_visits,
-    read_keys,
+    read_directories,
     urls_of,
 )
 from scrapy_gp4c.store.records import CycleRecord, FoldMarker
@@ -130,7 +130,7 @@ def merge_new(tables: Tables, pages: int, sizes: Sizes) -> None:
 def numbering_of(tables: Tables) -> Numbering:
     """Return the `Numbering` of a store's directories, for pages to be added."""
     with tables.transaction() as txn:
-        return Numbering(read_keys(txn, tables.db["groups"], tables.groups, "key"))
+        return Numbering(read_directories(txn, tables.db["groups"], tables.groups, "key"))
 
 
 def append_new(

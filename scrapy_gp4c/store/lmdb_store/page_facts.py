@@ -30,7 +30,7 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     TRUST_PARTS,
     Handles,
     Tables,
-    read_keys,
+    read_directories,
 )
 from scrapy_gp4c.store.records import TRUST
 
@@ -85,7 +85,7 @@ def sum_up_trust(txn: Any, db: Handles, directories: int, cycle: int) -> None:
     added, old = TRUST_PARTS.read(txn, db, cycle), read_trust(txn, db)
     if not len(old) and not len(added):
         return
-    site = read_keys(txn, db["groups"], directories, "site")[added["group"]]
+    site = read_directories(txn, db["groups"], directories, "site")[added["group"]]
     known, position = np.unique(np.concatenate((old["site"], site)), return_inverse=True)
     rows = np.zeros(len(known), TRUST)
     rows["site"] = known

@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
-from itertools import islice
+from itertools import count, islice
 from time import monotonic
 from typing import Any, Final, Self, Unpack
 
@@ -25,7 +25,7 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import claims, columns
-from scrapy_gp4c.page_state.claims import CLAIM, NO_NOTES, NOTE, WHAT, weights_of_notes
+from scrapy_gp4c.page_state.claims import CLAIM, NOTE, NOTE_BYTES, WHAT, weights_of_notes
 from scrapy_gp4c.page_state.columns import PageRow, unpack
 from scrapy_gp4c.page_state.groupings import PageGroups
 from scrapy_gp4c.page_state.groups import place_of_url
@@ -67,7 +67,11 @@ _READ_PAGES: Final = 4_096
 _CLUSTERS: Final = b"all"
 """The only key in the table `clusters`."""
 _BUFFERED: Final = ("validators", "copies", "descriptions", "answers")
-"""Tables by page whose new values are buffered until the next commit."""
+"""Tables by page whose new values are buffered until the next commit.
+
+``copies``: packed notes of the last copy (`scrapy_gp4c.fingerprint.copy_notes`); ``descriptions``: packed,
+for clustering (`scrapy_gp4c.words.descriptions`).
+"""
 
 
 class WriteBuffer:
@@ -82,35 +86,11 @@ class WriteBuffer:
         """Page -> request that replaces the stored one."""
         self.values: dict[str, dict[int, bytes | None]] = {name: {} for name in _BUFFERED}
         """Table -> page -> its new value; None: the old one is deleted."""
-        self._notes: list[npt.NDArray[Any]] = []
-        self._latest_notes: list[tuple[int, int, float]] = []
+        self.notes: list[bytes] = []
+        """Facts about pages beside their visits, as bytes of dtype `NOTE`, in the order they were made in."""
 
     def __bool__(self) -> bool:
-        return any((self.visits, self.pages, self.requests, self._notes, self._latest_notes)) or any(
-            self.values.values()
-        )
-
-    def note(self, page: int, what: str, value: float) -> None:
-        """Add a note, a fact about a page beside its visits; ``what``: its subject, one of `WHAT`."""
-        self._latest_notes.append((page, WHAT.index(what), value))
-
-    def _pack_single_notes(self) -> None:
-        """Pack the notes of single pages into an array, so that all notes stay in order."""
-        if self._latest_notes:
-            self._notes.append(np.array(self._latest_notes, NOTE))
-            self._latest_notes = []
-
-    def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
-        """Add a note about each of `pages`, with `values` ``[P]``."""
-        notes = np.zeros(len(pages), NOTE)
-        notes["page"], notes["what"], notes["value"] = pages, WHAT.index(what), values
-        self._pack_single_notes()
-        self._notes.append(notes)
-
-    def notes(self) -> npt.NDArray[Any]:
-        """All notes, dtype `NOTE`, in the order in which they were made."""
-        self._pack_single_notes()
-        return np.concatenate(self._notes) if self._notes else NO_NOTES
+        return any((self.visits, self.pages, self.requests, self.notes, *self.values.values()))
 
     def write(self, txn: Any, db: Handles, cycle: int, known_request: Callable[[Any, int], bytes]) -> None:
         """Write all changes but visits and notes, which `Store.commit` writes under numbered keys.
@@ -129,13 +109,13 @@ class WriteBuffer:
                 else:
                     db[name].put(txn, U32.pack(page), value)
 
-    def visit_rows(self) -> npt.NDArray[Any]:
-        """Return the buffered visits, dtype `VISIT`, in order of time."""
-        return np.frombuffer(b"".join(self.visits), VISIT)
-
 
 class Store(Tables):
     """Page store in one LMDB file, open for writing (one process at a time) or for reading; for one thread.
+
+    A writer creates a missing store, and completes a fold (the pass that ends a cycle) that a kill
+    interrupted. Raises StoreInUseError, StoreDamagedError, StoreFullError (an interrupted fold needs room),
+    or StoreError where there is no store to read or no access.
 
     ``pages``: number of known pages, with ids 0..pages-1, those found in the open cycle included;
     ``open_cycle``: number of the unfinished cycle, or None; ``committed_s``: when the last commit returned,
@@ -216,18 +196,17 @@ class Store(Tables):
         if not buffer:
             return
         self._before_commit()
-        cycle, visits, notes = self.open_cycle or 0, self._visits.copy(), buffer.notes()
+        cycle, visits, notes = self.open_cycle or 0, self._visits.copy(), b"".join(buffer.notes)
         with self.transaction(write=True) as txn:
             buffer.write(txn, self.db, cycle, self._known_request)
             if buffer.visits:
-                visits.append(buffer.visit_rows())
+                visits.append(np.frombuffer(b"".join(buffer.visits), VISIT))
                 key = U32_PAIR.pack(cycle, len(visits) - 1)
                 self.db["log"].put(txn, key, visits[-1].tobytes())
-            if len(notes):
-                key = U32_PAIR.pack(cycle, len(self._notes))
-                self.db["notes"].put(txn, key, notes.tobytes())
+            if notes:
+                self.db["notes"].put(txn, U32_PAIR.pack(cycle, len(self._notes)), notes)
         self._visits = visits
-        self._notes += [notes] if len(notes) else []
+        self._notes += [np.frombuffer(notes, NOTE)] if notes else []
         self._buffer = WriteBuffer()
         self.committed_s = monotonic()
 
@@ -282,19 +261,16 @@ class Store(Tables):
 
     def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
         """Return the stored request of each of `pages` (ids in any order), in the same order."""
-        ids = np.asarray(pages, np.int64)
-        for page in (ids.min(), ids.max()) if len(ids) else ():
-            self._check(int(page))
-        order = np.argsort(ids, kind="stable")
-        ascending: list[StoredRequest] = []
-        for start in range(0, len(ids), _READ_PAGES):
-            ascending += self._read_requests(ids[order[start : start + _READ_PAGES]])
-        return list(map(ascending.__getitem__, np.argsort(order).tolist()))
+        return list(self.each_request(pages))
 
     def each_request(self, pages: Sequence[int] | npt.NDArray[Any]) -> Iterator[StoredRequest]:
         """Yield the stored request of each of `pages`, in the same order; reads some thousands at a time."""
         for start in range(0, len(pages), _READ_PAGES):
-            yield from self.requests(pages[start : start + _READ_PAGES])
+            ids = np.asarray(pages[start : start + _READ_PAGES], np.int64)
+            self._check(int(ids.min()))
+            self._check(int(ids.max()))
+            order = np.argsort(ids, kind="stable")
+            yield from map(self._read_requests(ids[order]).__getitem__, np.argsort(order).tolist())
 
     def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
         with self.transaction() as txn:
@@ -371,7 +347,7 @@ class Store(Tables):
         """
         self.require_open_cycle()
         self._check(page)
-        self._buffer.note(page, what, value)
+        self._buffer.notes.append(NOTE_BYTES.pack(page, WHAT.index(what), value))
         if what == "weight":
             self.noted_weights[page] = value
 
@@ -382,13 +358,15 @@ class Store(Tables):
         the times of changes, s since 1970, or for kinds of `hints.SPANS` durations, s.
         """
         self.require_open_cycle()
-        self._buffer.note_many(pages, what, values)
+        notes = np.zeros(len(pages), NOTE)
+        notes["page"], notes["what"], notes["value"] = pages, WHAT.index(what), values
+        self._buffer.notes.append(notes.tobytes())
         if what == "weight":
             self.noted_weights.update(zip(pages.tolist(), values.tolist(), strict=True))
 
     def notes(self) -> npt.NDArray[Any]:
         """Return the notes (facts besides visits) of the open cycle so far, dtype `NOTE`."""
-        return np.concatenate([*self._notes, self._buffer.notes()])
+        return np.concatenate([*self._notes, np.frombuffer(b"".join(self._buffer.notes), NOTE)])
 
     # --- visits
 
@@ -544,26 +522,10 @@ class Store(Tables):
         etag, last_modified = (None, None) if value is None else json.loads(value)
         return etag, last_modified
 
-    def copy_notes(self, page: int) -> bytes | None:
-        """Return the packed notes of the page's last copy (`scrapy_gp4c.fingerprint.copy_notes`), or None."""
-        return self.value("copies", page)
-
-    def has_description(self, page: int) -> bool:
-        """Whether the page has a description for clustering (`scrapy_gp4c.words.descriptions`)."""
-        return self.value("descriptions", page) is not None
-
-    def set_description(self, page: int, packed: bytes) -> None:
-        """Replace the packed description of a page (`scrapy_gp4c.words.descriptions`) at the next commit."""
-        self.put_value("descriptions", page, packed)
-
     def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
         """Replace the ETag and Last-Modified of a page at the next commit."""
         validators = etag, last_modified
         self.put_value("validators", page, None if validators == (None, None) else encode(validators))
-
-    def set_copy_notes(self, page: int, packed: bytes) -> None:
-        """Replace the packed notes of a page's copy (see `copy_notes`) at the next commit."""
-        self.put_value("copies", page, packed)
 
     def answer(self, page: int) -> LastAnswer:
         """Return how a page's last visit failed, or to which URL it was redirected; `NO_ANSWER`: neither."""
@@ -691,10 +653,9 @@ class Claims:
                 state = state | HINTS.read(txn, store.db, block, len(state["n"]))
                 claims.apply_claims(state, block_claims)
                 HINTS.put(txn, store.db, block, state)
-            part_number = _AFTER_END
-            while store.db["claims"].get(txn, U32_PAIR.pack(store.last_cycle, part_number)) is not None:
-                part_number += 1
-            CLAIMS.put(txn, store.db, store.last_cycle, part_number, claimed)
+            keys = (U32_PAIR.pack(store.last_cycle, number) for number in count(_AFTER_END))
+            unused = next(key for key in keys if store.db["claims"].get(txn, key) is None)
+            CLAIMS.put(txn, store.db, store.last_cycle, U32_PAIR.unpack(unused)[1], claimed)
 
     def of_cycles(self, first: int = 1) -> Iterator[tuple[int, Array]]:
         """Yield (cycle, claims) in chunks of dtype `CLAIM`, for the finished cycles from `first` on."""

@@ -27,7 +27,7 @@ from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import CLAIM, NOTE
-from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
+from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.groups import (
     GROUP,
     GROUP_VISITS,
@@ -38,7 +38,7 @@ from scrapy_gp4c.page_state.groups import (
     place_of_url,
 )
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, WARMUP, among
-from scrapy_gp4c.scoring import first_visits, refresh_value, weights
+from scrapy_gp4c.scoring import first_visits, hints, refresh_value, weights
 from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.store.lmdb_store.environment import (
@@ -155,7 +155,7 @@ class CycleRows(NamedTuple):
             db[self.table].delete(txn, key)
 
 
-HINTS: Final = PageColumns("hints", EXTRAS, 0)
+HINTS: Final = PageColumns("hints", hints.COLUMNS, 0)
 """Newest claims of sites about changes of their pages: see `scrapy_gp4c.scoring.hints`."""
 REFRESH_VALUES: Final = PageColumns("refresh_values", refresh_value.COLUMNS, 0)
 """Sums of the gains in search quality that visits brought: see `scrapy_gp4c.scoring.refresh_value`."""
@@ -253,22 +253,19 @@ def append_directories(txn: Any, table: Table, directories: Array, count: int, r
         start += rows - filled
 
 
-def read_keys(txn: Any, table: Table, count: int, name: str) -> npt.NDArray[np.uint64]:
-    """Read only the column `name` of directories 0..count-1 from `table` (`groups`), uint64."""
-    parts = [np.frombuffer(value, GROUP)[name].copy() for value in _directory_blocks(txn, table, count)]
-    return np.concatenate([np.empty(0, np.uint64), *parts])[:count]
-
-
-def _directory_blocks(txn: Any, table: Table, count: int) -> Iterator[memoryview]:
-    count_read = 0
+def read_directories(txn: Any, table: Table, count: int, name: str | None = None) -> Array:
+    """Read directories 0..count-1 from `table` (`groups`), dtype `GROUP`; ``name``: only this column."""
+    parts = [np.empty(0, GROUP if name is None else GROUP[name])]
     for number, (key, value) in enumerate(table.items(txn)):
         if key != U32.pack(number):
             raise table.wrong(key, f"block {number} is missing")
-        yield value
-        count_read += len(value) // GROUP.itemsize
-    if count_read < count:
+        block = np.frombuffer(value, GROUP)
+        parts.append(block if name is None else block[name].copy())
+    directories = np.concatenate(parts)
+    if len(directories) < count:
         expected = counted(count, "directory", "directories")
-        raise table.wrong(U32.pack(0), f"there should be {expected} by the URLs; found {count_read}")
+        raise table.wrong(U32.pack(0), f"there should be {expected} by the URLs; found {len(directories)}")
+    return directories[:count]
 
 
 class JudgedVisits(NamedTuple):
@@ -665,15 +662,13 @@ class Tables:
     def directories(self) -> Array:
         """All directories, dtype `GROUP` ``[G]``; the page column ``group`` has positions in this array."""
         with self.transaction() as txn:
-            blocks = _directory_blocks(txn, self.db["groups"], self.groups)
-            parts = [np.frombuffer(value, GROUP) for value in blocks]
-            return np.concatenate([np.empty(0, GROUP), *parts])[: self.groups]
+            return read_directories(txn, self.db["groups"], self.groups)
 
     def site_keys(self) -> npt.NDArray[np.uint64]:
         """Key of the site of each directory, ``[G]``; cached until directories are added."""
         if len(self._site_keys) != self.groups:
             with self.transaction() as txn:
-                self._site_keys = read_keys(txn, self.db["groups"], self.groups, "site")
+                self._site_keys = read_directories(txn, self.db["groups"], self.groups, "site")
         return self._site_keys
 
     def cycles(self, first: int = 1) -> list[CycleRecord]:

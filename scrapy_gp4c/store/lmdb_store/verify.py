@@ -17,7 +17,7 @@ from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import CLAIM, NO_CLAIMS, after_visits, before_visits
-from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
+from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES, SUMS
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, VISIT
 from scrapy_gp4c.scoring import hints, refresh_value
@@ -295,7 +295,7 @@ def _history(tables: Tables) -> Iterator[str]:
     derived, names = derive(tables), [*_COUNTED[1:]]
     yield from _sums(tables, derived.sums)
     if not tables.dropped:  # what dropped visits did is in columns only
-        names += EXTRAS.keys() - {"seen_min"}  # the visits of an imported history have no times
+        names += hints.COLUMNS.keys() - {"seen_min"}  # the visits of an imported history have no times
     for first, block in tables.blocks():
         known = has_all_visits(block, tables.dropped)
         for name in names:
@@ -363,11 +363,11 @@ def _open_cycle(tables: Tables) -> Iterator[str]:
     with tables.transaction() as txn:
         cycle, known_pages = tables.unfinished_cycle(txn), tables.merged_pages + len(tables.new_keys(txn))
         visits = np.concatenate([np.empty(0, VISIT), *tables.log(txn)])
+        record = tables.last_record(txn) if cycle is not None else None
     if cycle is None and len(visits):
         yield f"there are {counted(len(visits), 'visit')} in the log but no cycle is open"
     if strange := _strange(visits, known_pages):
         yield f"the open cycle {strange}"
-    record = tables.cycles()[-1] if cycle is not None else None
     rounds = record.get("rounds", []) if record else []
     if record is None or not rounds:
         return
