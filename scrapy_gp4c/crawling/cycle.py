@@ -639,8 +639,7 @@ class PlannedPages:
 
     def of_kind(self, kind: str) -> list[int]:
         """Return the pages planned for one kind of visit, in the order of the plan."""
-        pages: list[int] = self.pages[self._plan["kind"] == KINDS.index(kind)].tolist()
-        return pages
+        return self.pages[self._plan["kind"] == KINDS.index(kind)].tolist()
 
     def kinds(self) -> dict[str, int]:
         """Return the number of planned pages by kind of visit."""
@@ -782,8 +781,7 @@ class Cycle:
             self.failure = error
             return []
         self._read_plan()
-        pages: list[int] = self._plan.pages[done:].tolist()
-        return pages
+        return self._plan.pages[done:].tolist()
 
     def _write(self, planned: PlannedRound, seen: int) -> None:
         self.store.add_round(planned.plan(), seen=seen, plan=planned.counts)

@@ -649,8 +649,7 @@ def with_site_share(policy: Policy, pages: KnownPages, settings: Settings) -> Po
 def sites_of(pages: KnownPages, page_ids: Pages) -> npt.NDArray[np.uint64]:
     """Return the site key of each of `page_ids`, ascending ids among the known `pages`."""
     group = some_columns(pages, page_ids, ("group",))["group"]
-    keys: npt.NDArray[np.uint64] = pages.site_keys()[group]
-    return keys
+    return pages.site_keys()[group]
 
 
 def ranks_all(counts: PlanCounts) -> bool:

@@ -550,8 +550,7 @@ class Rebuilder:
         if bare is stored:
             return request
         arguments: dict[str, Any] = {name: bare.get(name) for name in ("meta", "cb_kwargs")}
-        bare_request: Request = request.replace(url=url, headers=_header_bytes(bare), cookies={}, **arguments)
-        return bare_request
+        return request.replace(url=url, headers=_header_bytes(bare), cookies={}, **arguments)
 
     def stored(self, request: Request) -> StoredRequest:
         """Return what the store keeps of a request, as `to_stored` does, without what is secret."""

@@ -166,8 +166,7 @@ def guard_downloads(crawler: Crawler, before_sent: Callable[[Request], None]) ->
 
     async def guarded(request: Request) -> Response:
         before_sent(request)
-        response: Response = await download(request)
-        return response
+        return await download(request)
 
     handlers.download_request_async = guarded
 
@@ -179,5 +178,4 @@ def awaitable(future: Future[Result]) -> Awaitable[Result]:
     """Return a thread's future as an awaitable that Scrapy can await, with asyncio or without."""
     if is_asyncio_available():
         return asyncio.wrap_future(future)
-    deferred: Awaitable[Result] = deferToThread(future.result)
-    return deferred
+    return deferToThread(future.result)

@@ -360,8 +360,7 @@ class Visit:
 
     @property
     def _latency_s(self) -> float:
-        latency_s: float = self._request.meta.get(LATENCY, 0.0)
-        return latency_s
+        return self._request.meta.get(LATENCY, 0.0)
 
     def _outcome(self, response: Response) -> str | None:
         """Return the outcome that a response has whatever its text is; None: the text decides."""
@@ -515,8 +514,7 @@ class Visit:
     @property
     def _url(self) -> str:
         """URL of the page, before any redirect."""
-        url: str = (self._request.meta.get("redirect_urls") or [self._request.url])[0]
-        return url
+        return (self._request.meta.get("redirect_urls") or [self._request.url])[0]
 
     def _repeated(self, response: Response, page: PageReading) -> int | None:
         """Return the page that this one only repeats under another URL; None: it repeats none."""

@@ -28,8 +28,7 @@ def pack(value: Any, *, by_value: bool = False) -> bytes:
     if hasattr(sys.modules["__main__"], "__file__") and not by_value:
         with suppress(Exception):
             return pickle.dumps(value)
-    code: bytes = cloudpickle.dumps(value)
-    return code
+    return cloudpickle.dumps(value)
 
 
 def packed_or_none(value: Any) -> bytes | None:

@@ -122,8 +122,7 @@ def _atom(spider: str, store_id: str, entries: list[PageEvent]) -> bytes:
         entry.updated(_time(event.time))
         entry.category(term=event.kind)
         entry.content(_printable(_content(event)), type="html")
-    text: bytes = feed.atom_str(pretty=True)
-    return text
+    return feed.atom_str(pretty=True)
 
 
 def _printable(text: str) -> str:

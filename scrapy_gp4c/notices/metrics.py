@@ -77,5 +77,4 @@ def metrics(
                     f"Estimate of the {share.replace('_', ' ')} by the control group, with its 95% interval"
                 )
                 gauge(f"gp4c_{share}", text, {"bound": bound}, panel[share][bound])
-    text_format: bytes = generate_latest(registry)
-    return text_format
+    return generate_latest(registry)

@@ -371,8 +371,7 @@ def some_of(blocks: Sequence[bytes | memoryview], names: Iterable[str]) -> Colum
 
 def key_at(block: bytes | memoryview, index: int) -> int:
     field = _layout_of(block).fields[_PLACES["key"]]
-    key: int = field.number.unpack_from(block, field.offset + index * field.step)[0]
-    return key
+    return field.number.unpack_from(block, field.offset + index * field.step)[0]
 
 
 def row(block: bytes | memoryview, index: int) -> PageRow:

@@ -35,8 +35,7 @@ class Curves(NamedTuple):
     def knots(self) -> Floats:
         """Ranks at which `score` is given, n^(i / pieces): ``[T, pieces + 1]``."""
         parts = np.linspace(0.0, 1.0, self.score.shape[1])
-        knots: Floats = np.maximum(self.results, 1)[:, None] ** parts
-        return knots
+        return np.maximum(self.results, 1)[:, None] ** parts
 
 
 def fit(term: Ints, score: Floats, terms: int, pieces: int = PIECES) -> Curves:

@@ -49,39 +49,33 @@ class Postings(NamedTuple):
 
 
 def _tfidf_idf(statistics: Statistics) -> Floats:
-    idf: Floats = 1.0 + np.log(max(statistics.pages, 1) / (statistics.document_frequency + 1.0))
-    return idf
+    return 1.0 + np.log(max(statistics.pages, 1) / (statistics.document_frequency + 1.0))
 
 
 def _bm25_idf(statistics: Statistics) -> Floats:
     df = statistics.document_frequency.astype(np.float64)
-    idf: Floats = np.log1p((statistics.pages - df + 0.5) / (df + 0.5))
-    return idf
+    return np.log1p((statistics.pages - df + 0.5) / (df + 0.5))
 
 
 def _tfidf(postings: Postings, statistics: Statistics) -> Floats:
     length = np.maximum(postings.length, 1)
-    scores: Floats = _tfidf_idf(statistics)[postings.term] * np.sqrt(postings.tf) / np.sqrt(length)
-    return scores
+    return _tfidf_idf(statistics)[postings.term] * np.sqrt(postings.tf) / np.sqrt(length)
 
 
 def _bm25(postings: Postings, statistics: Statistics) -> Floats:
     relative = postings.length / max(statistics.mean_length, 1.0)
     tf = postings.tf.astype(np.float64)
     saturated = tf * (K1 + 1.0) / (tf + K1 * (1.0 - B + B * relative))
-    scores: Floats = _bm25_idf(statistics)[postings.term] * saturated
-    return scores
+    return _bm25_idf(statistics)[postings.term] * saturated
 
 
 def _inlinks(postings: Postings, statistics: Statistics) -> Floats:
-    scores: Floats = np.where(postings.tf > 0, postings.importance, 0.0)
-    return scores
+    return np.where(postings.tf > 0, postings.importance, 0.0)
 
 
 def _lengthwise(terms: Ints, statistics: Statistics) -> Floats:
     idf = _tfidf_idf(statistics)[terms]
-    normalized: Floats = idf / np.sqrt(np.square(idf).sum())
-    return normalized
+    return idf / np.sqrt(np.square(idf).sum())
 
 
 def _summed(terms: Ints, statistics: Statistics) -> Floats:
@@ -117,8 +111,7 @@ _SUMS: Final = np.concatenate(([0.0], np.cumsum(np.arange(1, _TABLE + 1, dtype=n
 
 def inspection(rank: npt.NDArray[Any]) -> Floats:
     """I(r) = r^-3/2 / zeta(3/2): probability that a user looks at rank r, from 1 (eq. 2); I(inf) = 0."""
-    probability: Floats = np.asarray(rank, np.float64) ** -1.5 / ZETA
-    return probability
+    return np.asarray(rank, np.float64) ** -1.5 / ZETA
 
 
 def inspection_sum(last: npt.NDArray[Any]) -> Floats:
@@ -129,5 +122,4 @@ def inspection_sum(last: npt.NDArray[Any]) -> Floats:
     """
     ranks = np.maximum(np.asarray(last, np.int64), 0)
     beyond = 2.0 * (_TABLE + 0.5) ** -0.5 - 2.0 * (np.maximum(ranks, _TABLE) + 0.5) ** -0.5
-    probability: Floats = (_SUMS[np.minimum(ranks, _TABLE)] + beyond) / ZETA
-    return probability
+    return (_SUMS[np.minimum(ranks, _TABLE)] + beyond) / ZETA

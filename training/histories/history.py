@@ -46,8 +46,7 @@ class Impact:
     def between(self, held: Ints, live: Ints, pages: Ints | slice = slice(None)) -> Floats:
         """Gains of refreshing pages from held to live versions, ``[pages]``; 0 where these are equal."""
         position = self.start[pages] + held.astype(np.int64) * self.versions[pages] + live
-        gain: Floats = self.gain[position].astype(np.float64)
-        return gain
+        return self.gain[position].astype(np.float64)
 
     def take(self, pages: Ints | slice | None, cycles: slice, count: int) -> "Impact":
         first, last, _ = cycles.indices(count)

@@ -380,8 +380,7 @@ def _visits_made(due: Ints, budget: int) -> Ints:
         bounds=[(0, budget)] * cycles + [(0, None)] * cycles,
         method="highs-ds",
     )
-    made: Ints = np.rint(np.cumsum(optimum.x[:cycles])).astype(np.int64)
-    return made
+    return np.rint(np.cumsum(optimum.x[:cycles])).astype(np.int64)
 
 
 def _without_repeats(rows: list[Ints]) -> list[Ints]:

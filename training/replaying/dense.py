@@ -700,7 +700,7 @@ class ReplayEvidence:
 
         assert not self.visited
         sampling.draw(self.salt, self._drawn)
-        return sampling.first_pages(most, self._drawn, grouping.by_group)  # type: ignore[no-any-return]  # compiled
+        return sampling.first_pages(most, self._drawn, grouping.by_group)  # compiled
 
     def _draw(self, rows: npt.NDArray[np.intp] | slice) -> npt.NDArray[np.uint64]:
         return salted_draws(self._pages[rows].astype(np.uint64), self.salt)

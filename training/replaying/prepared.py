@@ -118,8 +118,7 @@ def states_of(prepared: "PreparedHistory", columns: tuple[str, ...], clock: Cloc
         return None
     if columns not in prepared.states:
         prepared.states[columns] = _list(prepared, columns)
-    listed: States | None = prepared.states[columns]
-    return listed
+    return prepared.states[columns]
 
 
 def _list(prepared: "PreparedHistory", needed: tuple[str, ...]) -> States | None:

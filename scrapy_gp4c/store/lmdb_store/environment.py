@@ -519,8 +519,7 @@ def decode(content: bytes) -> Any:
 
 def split(buffer: bytes, size: int) -> list[bytes]:
     """Cut a buffer into a list of pieces of `size` bytes."""
-    pieces: list[bytes] = np.frombuffer(buffer, f"V{size}").tolist()
-    return pieces
+    return np.frombuffer(buffer, f"V{size}").tolist()
 
 
 def seed_of(table: str, key: bytes) -> int:
@@ -625,8 +624,7 @@ class Table:
         txn.drop(self.handle, delete=False)
 
     def entries(self, txn: Any) -> int:
-        count: int = txn.stat(self.handle)["entries"]
-        return count
+        return txn.stat(self.handle)["entries"]
 
     def items(
         self, txn: Any, first: bytes = b"", stop: bytes | None = None, *, after: bytes | None = None

@@ -256,8 +256,7 @@ class Store(Tables):
         if value is None:
             with self.transaction() as txn:
                 value = self._known_request(txn, page)
-        request: StoredRequest = decode(value)
-        return request
+        return decode(value)
 
     def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
         """Return the stored request of each of `pages` (ids in any order), in the same order."""

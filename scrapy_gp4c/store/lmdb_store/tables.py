@@ -570,8 +570,7 @@ class Tables:
     def last_record(self, txn: Any) -> CycleRecord | None:
         """Record of the newest cycle, open or finished; None: there is no cycle."""
         value = self.db["cycles"].last(txn)
-        record: CycleRecord | None = None if value is None else decode(value)
-        return record
+        return None if value is None else decode(value)
 
     def unfinished_cycle(self, txn: Any) -> int | None:
         """Number of the open cycle; None: all are finished."""
