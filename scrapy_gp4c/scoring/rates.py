@@ -4,7 +4,7 @@ A visit that finds a change after a gap of g cycles has seen at least one; at a 
 ``r g / (1 - exp(-r g))`` changes, the mean of a Poisson number that is not zero. E is the sum of these over
 the visits, each with the rate known before it; T is the sum of the gaps. The rate is the mean of a Gamma
 posterior, ``(E + a) / (T + b)`` (J. Cho, H. Garcia-Molina 2003, "Estimating
-frequency of change", ACM TOIT 3, treat the same censoring; docs/code/architecture.md has the terminals).
+frequency of change", ACM TOIT 3, treat the same censoring; docs/code/terminals.md has the terminals).
 """
 
 from typing import Final

@@ -209,10 +209,10 @@ _TOKEN: Final = (
     r"|correlation|session|sitzungs|anfrage)[\s_-]?(?:id|nr\.?)"
     r"|(?:error|incident|support) (?:id|ref(?:erence)?)|build[\s_-]?id"
     r"|build(?=\s?[:#]?\s?(?=[0-9]*+[a-f])(?=[a-f]*+[0-9])[0-9a-f]{7,40}\b)"
-    r"|(?:server|node|backend|pod|upstream|instance|worker)(?=\s?:\s?[a-z]{2,20}-?[a-z0-9]{0,20}[.-]\w)"
+    r"|(?:server|node|backend|pod|instance)(?=\s?:\s?[a-z]{2,20}-?[a-z0-9]{0,20}[.-]\w)"
     r"|(?:serv|render|deliver|process)ed by"
     r"|ref(?:erence)?(?=\s?[#:]\s?[\da-f]{1,40}\.[\da-f]{1,40}\.)"
-    r"|(?<=[?&])(?:cb|rnd|ts?|_|nocache|cachebust\w{0,3}|token|cursor|page_?token|expires|x-amz-\w{1,20}|signature)(?==))"
+    r"|(?<=[?&])(?:cb|rnd|ts?|nocache|cachebust\w{0,3}|token|cursor|page_?token|expires|x-amz-\w{1,20}|signature)(?==))"
     r"\s?[\"']?[=:#]?\s?[\"']?(?=[\w%+/.-]{0,64}\d)[\w%+/-]{1,200}+(?:\.[\w-]{1,60}+){0,4})"
 )
 _HEX: Final = (
