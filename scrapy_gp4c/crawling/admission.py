@@ -907,6 +907,7 @@ class Admission:
         run with the same JOBDIR fetched, must not decide its outcome.
         """
         request.meta[META] = claim
+        request.priority += self._cycle.drawn_priority(claim.page, request)
         is_known = claim.host is not None or claim.page < self._cycle.store.merged_pages
         return self._enqueue_unfiltered(request) if is_known or self._is_seen else self._enqueue(request)
 

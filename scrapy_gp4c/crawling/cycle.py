@@ -24,6 +24,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -530,6 +531,10 @@ class LiveRules:
         ]
 
 
+RANK_LEVELS: Final = 64
+"""Number of distinct priorities of planned requests: each costs Scrapy's queue time at every pop."""
+DRAWN_PRIORITIES: Final = 8
+"""Number of priorities among which those of `Cycle.drawn_priority` are drawn."""
 MAX_IN_A_ROW: Final = 5
 """Refusals and doubtful answers in a row after which a site is left alone for the rest of a cycle."""
 _SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?")
@@ -697,6 +702,9 @@ class Cycle:
         self.archive: Archive | None = None
         """Archive of texts, if there is one; whoever opens it closes it."""
         self.patience = Patience(self.record.get("left_alone", {}))
+        before: CycleRecord = store.cycles(store.last_cycle)[0] if store.last_cycle else {}
+        self._left_alone_before = frozenset(before.get("left_alone", {}))
+        """Hosts that the last cycle left alone."""
         self.refusals: list[Refusal] = []
         """Doubtful answers and failures after which the page may still be requested again."""
         self.repeats = Repeats(store, settings.trap_pages)
@@ -1243,6 +1251,15 @@ class Cycle:
         """
         row = self.store.page(page)
         return bool(row.has_copy) and not (row.failures > 0 and self.patience.good[host] > 0)
+
+    def drawn_priority(self, page: int, request: Request) -> int:
+        """Return a priority that is drawn for a page in each cycle if the last one left its host alone; or 0.
+
+        In the same order, a host that answers a few requests a day would always show the same pages.
+        """
+        if not self._left_alone_before or site_of(request) not in self._left_alone_before:
+            return 0
+        return crc32(f"{page} {self.number}".encode()) % DRAWN_PRIORITIES * RANK_LEVELS
 
     def note_endless_redirect(self, page: int, request: Request) -> None:
         """Count a redirect without end as a refusal of the host, if `may_blame_host`."""

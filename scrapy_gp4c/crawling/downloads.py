@@ -15,7 +15,7 @@ from typing import Any, Final
 from scrapy import Request
 from scrapy.crawler import Crawler
 
-from scrapy_gp4c.crawling.feeding import RANK_LEVELS
+from scrapy_gp4c.crawling.cycle import RANK_LEVELS
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.crawling.scrapy_internals import downloader
 from scrapy_gp4c.page_state.outcomes import KINDS, PANEL, RANKED, SAMPLE

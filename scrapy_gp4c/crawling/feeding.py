@@ -22,7 +22,7 @@ from scrapy_gp4c.crawling.admission import (
     log_first,
     secret_not_given,
 )
-from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.crawling.cycle import RANK_LEVELS, Cycle
 from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, CallbackMissingError
 from scrapy_gp4c.crawling.scrapy_internals import has_started
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
@@ -125,8 +125,6 @@ def host_of(stored: StoredRequest) -> str:
 
 logger = foreign_safe_logger(__name__)
 
-RANK_LEVELS: Final = 64
-"""Number of distinct priorities of planned requests: each costs Scrapy's queue time at every pop."""
 MIN_WINDOW_PAGES: Final = 16
 
 NOT_REBUILT: Final = "gp4c/not_rebuilt"

@@ -15,8 +15,8 @@ from scrapy.core.downloader import Slot
 from scrapy.settings import Settings
 from twisted.web.http import Request
 
+from scrapy_gp4c.crawling.cycle import RANK_LEVELS
 from scrapy_gp4c.crawling.downloads import TURN_S, Downloads, Load
-from scrapy_gp4c.crawling.feeding import RANK_LEVELS
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
