@@ -37,6 +37,8 @@ TWICE_BITS: Final = 3
 """Most bits in which a text's SimHash half differs from that of its double, which has a seam."""
 MAX_CHANGED: Final = 50
 """Number of a site's last changed pages that a new text is compared with."""
+MIN_VARYING: Final = 2
+"""Fewest pages, if they are a third of those asked for twice, whose two answers prove a site of variants."""
 MIN_NEAR_PAGES: Final = 4
 """Fewest pages with near texts that are doubtful; two thirds of the changed pages must have them, too."""
 LOST: Final = 0.8
@@ -114,7 +116,8 @@ class AnswerFeatures(NamedTuple):
     is_alternating: bool = False
     """Whether it is once more back at its text before the last change, as half of the site's changed pages.
 
-    False if the text in between was doubted and then believed, as a block may be."""
+    False if the text in between was doubted and then believed, as a block may be. A second answer of the
+    cycle must show that the site has variants: opening hours and stocks alternate, too."""
     is_short: bool = False
     """Whether it is unlike the copy, and has less than `MAX_MARKED_WORDS` and a third of the copy's words."""
     lacks_a_fifth: bool = False
@@ -274,6 +277,8 @@ class Changed(NamedTuple):
     """Fingerprint of the copy before the change."""
     notes: bytes
     """Packed notes of that copy, see `scrapy_gp4c.fingerprint.copy_notes`."""
+    name: str = ""
+    """`last_name` of the page's URL."""
 
 
 class Doubt(NamedTuple):
@@ -346,16 +351,18 @@ class SharedTexts:
         self._new_texts: dict[str, dict[int, NewText]] = {}
         """Site, or "" for all -> page -> its new text; the page that changed last is the last."""
         self._asked_once_more: set[int] = set()
-        """Pages with an answer of this cycle that was doubtful because of `ONCE_MORE` alone."""
-        self.unchanged: dict[tuple[str, int], int | None] = {}
+        """Pages with an answer of this cycle that was doubtful because of `ONCE_MORE` or `ALTERNATING`."""
+        self._unchanged: dict[tuple[str, int], Changed | None] = {}
         """Site, and fingerprint that a page still has in this cycle -> the page; None: several have it."""
         self._taken_back: set[int] = set()
         self._visited: Counter[str] = Counter()
         """Site, or "" for all -> number of visited pages."""
         self._returned: defaultdict[str, set[int]] = defaultdict(set)
         """Site -> copies of pages that are back at the text before their last change, as after a block."""
-        self._alternating: defaultdict[str, dict[int, Changed]] = defaultdict(dict)
-        """Site -> fingerprint of copy -> page back there once more, see `AnswerFeatures.is_alternating`."""
+        self._alternating: defaultdict[str, dict[int, Changed | None]] = defaultdict(dict)
+        """Site -> fingerprint of copy -> page back there once more, see `AnswerFeatures`; None: doubtful."""
+        self._second_answers = Counter[tuple[str, bool]]()
+        """Site, and whether pages were as their copies again -> number of second answers to these pages."""
 
     def _note(self, site: str, shared: int | str, changed: Changed) -> dict[int, Changed]:
         """Note a changed page; returns fingerprint of copy -> page for all that came to the same text or URL.
@@ -394,22 +401,42 @@ class SharedTexts:
         )
         return NearPages(pages, from_far, halved, shrunk)
 
-    def to_take_back(self, site: str, copy: Changed) -> list[Changed]:
-        """Return changed pages that came to the text of `copy`, an unchanged page, each once in a cycle.
+    def note_unchanged(self, site: str, copy: Changed) -> list[Changed]:
+        """Note that a page still has the text of `copy`; returns pages whose changes are taken back for it.
 
-        The site has probably sent them the answer of that page by mistake.
+        Those came to its text, so that the site has probably sent them the answer of this page by mistake.
+        Or they alternate, as this page has done from one answer to the next, see `_varies`.
         """
         text = site, copy.copy
-        if self.unchanged.get(text) is None or unpack(copy.notes).words < MIN_WORDS:
-            return []
-        sharing = self.sharing[text].values()
-        strangers = {page.copy: page for page in sharing if self._is_of_another(*text, page)}
-        return self._to_take_back(strangers, copy.page)
+        one = self._unchanged.get(text, copy)
+        self._unchanged[text] = copy if one is not None and one.page == copy.page else None
+        if len(self._unchanged) > MAX_SHARING:
+            del self._unchanged[next(iter(self._unchanged))]
+        strangers: dict[int, Changed] = {}
+        if self._unchanged.get(text) is not None and unpack(copy.notes).words >= MIN_WORDS:
+            sharing = self.sharing.get(text, {}).values()
+            strangers = {page.copy: page for page in sharing if self._is_of_another(*text, page)}
+        if copy.page in self._asked_once_more and copy.copy in self._alternating[site]:
+            self._second_answers[site, True] += 1
+            if self._varies(site):
+                strangers |= {text: page for text, page in self._alternating[site].items() if page}
+        return self._to_take_back(strangers, copy.page) if strangers else []
+
+    def _varies(self, site: str) -> bool:
+        """Whether a site's pages alternate from answer to answer, so that their changes say nothing."""
+        again, others = (self._second_answers[site, is_copy] for is_copy in (True, False))
+        return again >= max(MIN_VARYING, others / 2)
 
     def _is_of_another(self, site: str, fingerprint: int, changed: Changed) -> bool:
-        """Whether a page changed to the text of just one other page, from a text that no other page had."""
-        before, page = self.unchanged.get((site, changed.copy), changed.page), changed.page
-        return before == page and self.unchanged.get((site, fingerprint)) not in (None, page)
+        """Whether a page changed to the text of just one other page, from a text that no other page had.
+
+        Not to that of a page with its name in another directory, as from /stable/a to /latest/a at a release.
+        """
+        before = self._unchanged.get((site, changed.copy), changed)
+        other = self._unchanged.get((site, fingerprint))
+        if before is None or other is None or before.page != changed.page:
+            return False
+        return other.page != changed.page and other.name != changed.name
 
     def _to_take_back(self, pages: dict[int, Changed], page: int) -> list[Changed]:
         """Return those of `pages` whose changes are not taken back yet, without `page`, and mark them so."""
@@ -475,20 +502,25 @@ class SharedTexts:
         has_changed = is_changed(page.fingerprint, copy.copy, distance_bits)
         is_earlier = page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted
         is_earlier &= has_changed  # where a callback asks again, the notes may be of the answer before
-        if is_earlier or not has_changed:
+        if is_earlier:
             returned, alternating = self._returned[site], self._alternating[site]
-            if is_earlier:
-                returned.add(copy.copy)
+            returned.add(copy.copy)
             # The end of a sale brings back the texts of all its pages: only a second return is of variants.
-            is_variant = notes.returns > 0 and not notes.was_believed
-            if is_earlier and is_variant:
-                alternating[copy.copy] = copy
+            if notes.returns > 0 and not notes.was_believed:
+                alternating[copy.copy] = None
             changed = len(self._new_texts.get(site, ())) + len(returned)
-            are_many = len(alternating) >= max(MIN_NEAR_PAGES, changed / 2)
-            is_alternating = are_many and copy.copy in alternating
+            is_alternating = copy.copy in alternating and len(alternating) >= max(MIN_NEAR_PAGES, changed / 2)
+            if copy.page in self._asked_once_more:
+                self._second_answers[site, False] += 1
+                is_alternating &= self._varies(site)
             answer = AnswerFeatures(headers, notes.words, notes.words, is_alternating=is_alternating)
-            others = self._to_take_back(alternating, copy.page) if is_alternating else []
-            return Doubt(reason_of(answer), taken_back=others)
+            if (reason := reason_of(answer)) == ALTERNATING:
+                self._asked_once_more.add(copy.page)
+            elif reason is None and copy.copy in alternating:
+                alternating[copy.copy] = copy
+            return Doubt(reason)
+        if not has_changed:
+            return Doubt(reason_of(AnswerFeatures(headers, notes.words, notes.words)))
         sharing = self._note(site, page.fingerprint, copy)
         redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)
         bits = near_bits(page.fingerprint, copy.copy)

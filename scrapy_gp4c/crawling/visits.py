@@ -21,7 +21,6 @@ from twisted.internet.defer import Deferred
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.cycle import Cycle, Refusal, VisitInfo, retry_after
 from scrapy_gp4c.crawling.doubt import (
-    MAX_SHARING,
     NO_DOUBT,
     NO_REFUSALS,
     ONCE_MORE,
@@ -64,7 +63,7 @@ from scrapy_gp4c.fingerprint.markup_data import data_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, needs_process
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, EXCLUDED, NOT_MODIFIED, SAME
-from scrapy_gp4c.page_state.page_names import link_sum, plainer_urls
+from scrapy_gp4c.page_state.page_names import last_name, link_sum, plainer_urls
 from scrapy_gp4c.page_state.rules import PageRule
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import Credentials
@@ -542,11 +541,12 @@ class Visit:
         """
         visits, number = self._visits, self._claim.page
         store, row = visits.store, visits.store.page(number)
-        least = 0 if self._is_permanent else MIN_TWIN_VISITS
+        url = canonical_url(response, self._url)
+        least = 0 if self._is_permanent or url not in (None, response.url) else MIN_TWIN_VISITS
         if row.n < least:
             return None
         is_looked_for = row.n < UNCONDITIONAL or row.outcome == EXCLUDED or is_full_visit(row.key, row.n)
-        if (url := canonical_url(response, self._url)) is None:
+        if url is None:
             urls = list(plainer_urls(self._url)) if is_looked_for else []
         else:
             is_named = "redirect_urls" in self._request.meta or are_related(url, self._url)
@@ -799,21 +799,14 @@ def known_judgement(
     is_same, notes = compare_bytes(watched.response, watched.features, copy.fingerprint, copy.notes)
     if not is_same:
         return None
-    doubt = _doubt_of_unchanged(request, Changed(copy.page, copy.fingerprint, copy.notes), texts)
+    before = Changed(copy.page, copy.fingerprint, copy.notes, name_of(request))
+    doubt = Doubt(None, taken_back=texts.note_unchanged(site_of(request), before))
     return Judgement(PageReading(copy.fingerprint), is_known=True, doubt=doubt, notes=notes)
 
 
-def _doubt_of_unchanged(request: Request, copy: Changed, texts: SharedTexts) -> Doubt:
-    """Note that a page still has its copy's text; returns the doubt that takes back changes of others to it.
-
-    Those pages, of the same site, had probably been sent this page in place of theirs.
-    """
-    site, pages = site_of(request), texts.unchanged
-    text = site, copy.copy
-    pages[text] = copy.page if pages.get(text, copy.page) == copy.page else None
-    if len(pages) > MAX_SHARING:
-        del pages[next(iter(pages))]
-    return Doubt(None, taken_back=texts.to_take_back(site, copy)) if text in texts.sharing else NO_DOUBT
+def name_of(request: Request) -> str:
+    """Return the `last_name` of the URL that a request began with, before any redirect."""
+    return last_name((request.meta.get("redirect_urls") or [request.url])[0])
 
 
 def judge(
@@ -835,7 +828,7 @@ def judge(
     if not copy.is_believed and not is_anew:
         before = None
         if copy.fingerprint is not None and copy.notes is not None and watched.features is None:
-            before = Changed(copy.page, copy.fingerprint, copy.notes)
+            before = Changed(copy.page, copy.fingerprint, copy.notes, name_of(request))
         doubt = texts.judge(
             request,
             response,
@@ -849,7 +842,7 @@ def judge(
         if doubt.reason is not None:
             return Judgement(reading, doubt=doubt)
         if before is not None and not is_changed(reading.fingerprint, before.copy, copy.distance_bits):
-            doubt = _doubt_of_unchanged(request, before, texts)
+            doubt = Doubt(None, taken_back=texts.note_unchanged(site_of(request), before))
     reading, notes = compared(
         watched.response,
         reading,

@@ -153,6 +153,8 @@ def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:
 
 _WWW: Final = re.compile(r"//www\d*\.")
 """Prefix ``www.``, ``www2.`` of a host's name, with or without which pages are mostly the same."""
+_PORT: Final = re.compile(r":\d+$")
+"""Port of a URL's host, as behind a load balancer that puts its inner port into redirects and links."""
 _SLASHES: Final = re.compile("/{2,}")
 _INDEX: Final = re.compile(r"(?<=/)(?:index|default)\.[a-z]{2,5}$|(?<=.)/$", re.IGNORECASE)
 """End of a path, such as ``index.html``, that servers mostly treat as if it were not there."""
@@ -247,9 +249,12 @@ def other_ends(url: str) -> Iterator[str]:
 def plainer_urls(url: str) -> Iterator[str]:
     """Yield simpler URLs that often have the same page, each with one thing changed.
 
-    With https, without ``www2.``, ``//``, ``index.html``, ``index.php/`` or final slash, or in lower case.
+    With https, without ``www2.``, a port, ``//``, ``index.html``, ``index.php/`` or final slash, or in lower
+    case.
     """
     head, path = head_and_path(url)
+    if (plainer := _PORT.sub("", head)) != head:
+        yield plainer + path
     if head.startswith("http:"):
         yield f"https{head[4:]}{path}"
     if "//www" in head:
@@ -264,6 +269,12 @@ def plainer_urls(url: str) -> Iterator[str]:
     before, mark, query = path.partition("?")
     if "//" in before:
         yield head + _SLASHES.sub("/", before) + mark + query
+
+
+def last_name(url: str) -> str:
+    """Return the last name of a URL's path with the query; ``a`` for ``/b/a/index.html``."""
+    path, mark, query = head_and_path(url)[1].partition("?")
+    return _INDEX.sub("", path).rstrip("/").rpartition("/")[2] + mark + query
 
 
 def head_and_path(url: str) -> tuple[str, str]:

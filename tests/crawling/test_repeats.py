@@ -39,6 +39,7 @@ async def test_two_addresses_of_a_page_become_one(kind: str, site: Site, store_p
 
     A permanent redirect is believed at once, as is any other to an address with the text that the page had.
     A plainer address may become known later than the other. Both may name a third one, which no link has.
+    A new address that names a known page as canonical is one of that page at its first visit.
     """
     version = {"now": 0}
     paths = [f"/{number}" for number in range(6)]
@@ -47,22 +48,24 @@ async def test_two_addresses_of_a_page_become_one(kind: str, site: Site, store_p
         path = request.path.decode()
         if path == "/":
             plain = paths if cycle > 2 or kind not in ("address", "moved") else []
-            return html(text_of(99), [*plain, *(f"{path}/" for path in paths)]).encode()
+            new = ["/0/new"] if cycle > 5 and kind == "canonical" else []
+            return html(text_of(99), [*plain, *(f"{path}/" for path in paths), *new]).encode()
         if path.endswith("/") and (kind in ("redirect", "permanent") or (kind == "moved" and cycle > 2)):
             request.redirect(path.removesuffix("/").encode())
             if kind == "permanent":
                 request.setResponseCode(301)
             return b""
-        number = int(path.strip("/"))
+        number = int(path.split("/")[1])
         names = {"canonical": f"/{number}", "unknown": f"/item/{number}"}
         return page(number, version["now"], names.get(kind)).encode()
 
-    site.pages = {path: answer for one in ("", *paths) for path in (one, f"{one}/") if path}
+    site.pages = {path: answer for one in ("", *paths) for path in (one, f"{one}/", f"{one}/new") if path}
     visited: list[dict[str, list[str]]] = [{}]
     for cycle in range(1, 15):
         version["now"] = int(cycle >= (4 if kind == "moved" else 12))
         await crawl(LinkFollower, store_path, FULL, url=site.url())
         visited.append(outcomes(store_path, cycle))
+    assert visited[6].get("/0/new") == (["excluded"] if kind == "canonical" else None)
     twins = {f"{path}/" for path in paths}
     changed = [path for ends in visited[1:] for path, end in ends.items() if "changed" in end]
     # Of two addresses that name a third one, either may be visited first.

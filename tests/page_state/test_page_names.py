@@ -10,6 +10,7 @@ from scrapy_gp4c.crawling.requests import PageFingerprinter
 from scrapy_gp4c.page_state.page_names import (
     IGNORED_PARAMS,
     Moves,
+    last_name,
     link_sum,
     page_url,
     plainer_urls,
@@ -167,7 +168,7 @@ def test_sites_that_moved(redirects: list[tuple[str, str]], link: str, old_names
         ("https://a.b/x?y=/", []),
         ("http://www.a.b/x", ["https://www.a.b/x", "http://a.b/x"]),
         ("https://www12.a.b/", ["https://www.a.b/", "https://a.b/"]),
-        ("https://a.b/X/", ["https://a.b/X", "https://a.b/x/"]),
+        ("https://a.b:8443/X/", ["https://a.b/X/", "https://a.b:8443/X", "https://a.b:8443/x/"]),
         ("https://a.b/index.html", ["https://a.b/"]),
         ("https://a.b/x/default.aspx", ["https://a.b/x/"]),
         ("https://a.b/index.php/x/y", ["https://a.b/x/y"]),
@@ -178,3 +179,10 @@ def test_sites_that_moved(redirects: list[tuple[str, str]], link: str, old_names
 def test_plainer_addresses(url: str, plainer: list[str]) -> None:
     """One thing less each; a home page keeps its slash."""
     assert list(plainer_urls(url)) == plainer
+
+
+@pytest.mark.parametrize("path", ["/a/b/c", "/c/", "/x/c/index.html?", "/c"])
+def test_pages_with_one_name_in_several_directories(path: str) -> None:
+    """Index pages have the name of their directory, and queries are part of a name."""
+    assert last_name(f"http://h{path}") == ("c?" if "?" in path else "c")
+    assert last_name(f"http://h{path.rstrip('?')}?id=1") == "c?id=1"
