@@ -15,7 +15,7 @@ from scrapy.http import Response
 from scrapy_gp4c.crawling.requests import site_of
 from scrapy_gp4c.fingerprint import PageReading, is_changed
 from scrapy_gp4c.fingerprint.copy_notes import LOW, asks_password, has_end, language_of, unpack
-from scrapy_gp4c.page_state.page_names import head_and_path
+from scrapy_gp4c.page_state.page_names import head_and_path, last_name
 
 MIN_WORDS: Final = 50
 """Fewest words of a copy for which the loss of nine tenths is doubtful."""
@@ -37,8 +37,6 @@ TWICE_BITS: Final = 3
 """Most bits in which a text's SimHash half differs from that of its double, which has a seam."""
 MAX_CHANGED: Final = 50
 """Number of a site's last changed pages that a new text is compared with."""
-MIN_VARYING: Final = 2
-"""Fewest pages, if they are a third of those asked for twice, whose two answers prove a site of variants."""
 MIN_NEAR_PAGES: Final = 4
 """Fewest pages with near texts that are doubtful; two thirds of the changed pages must have them, too."""
 LOST: Final = 0.8
@@ -277,8 +275,8 @@ class Changed(NamedTuple):
     """Fingerprint of the copy before the change."""
     notes: bytes
     """Packed notes of that copy, see `scrapy_gp4c.fingerprint.copy_notes`."""
-    name: str = ""
-    """`last_name` of the page's URL."""
+    url: str = ""
+    """URL of the page."""
 
 
 class Doubt(NamedTuple):
@@ -350,9 +348,9 @@ class SharedTexts:
         """Site, or "" for all, and text or URL -> fingerprint of copy -> changed page that came to it."""
         self._new_texts: dict[str, dict[int, NewText]] = {}
         """Site, or "" for all -> page -> its new text; the page that changed last is the last."""
-        self._asked_once_more: set[int] = set()
+        self.asked_once_more: set[int] = set()
         """Pages with an answer of this cycle that was doubtful because of `ONCE_MORE` or `ALTERNATING`."""
-        self._unchanged: dict[tuple[str, int], Changed | None] = {}
+        self.unchanged: dict[tuple[str, int], Changed | None] = {}
         """Site, and fingerprint that a page still has in this cycle -> the page; None: several have it."""
         self._taken_back: set[int] = set()
         self._visited: Counter[str] = Counter()
@@ -401,42 +399,37 @@ class SharedTexts:
         )
         return NearPages(pages, from_far, halved, shrunk)
 
-    def note_unchanged(self, site: str, copy: Changed) -> list[Changed]:
-        """Note that a page still has the text of `copy`; returns pages whose changes are taken back for it.
+    def to_take_back(self, site: str, copy: Changed) -> list[Changed]:
+        """Return changed pages to take back as the page of `copy` is unchanged, each once in a cycle.
 
         Those came to its text, so that the site has probably sent them the answer of this page by mistake.
         Or they alternate, as this page has done from one answer to the next, see `_varies`.
         """
-        text = site, copy.copy
-        one = self._unchanged.get(text, copy)
-        self._unchanged[text] = copy if one is not None and one.page == copy.page else None
-        if len(self._unchanged) > MAX_SHARING:
-            del self._unchanged[next(iter(self._unchanged))]
-        strangers: dict[int, Changed] = {}
-        if self._unchanged.get(text) is not None and unpack(copy.notes).words >= MIN_WORDS:
+        text, pages = (site, copy.copy), dict[int, Changed]()
+        if self.unchanged.get(text) is not None and unpack(copy.notes).words >= MIN_WORDS:
             sharing = self.sharing.get(text, {}).values()
-            strangers = {page.copy: page for page in sharing if self._is_of_another(*text, page)}
-        if copy.page in self._asked_once_more and copy.copy in self._alternating[site]:
+            pages = {page.copy: page for page in sharing if self._is_of_another(*text, page)}
+        if copy.page in self.asked_once_more and copy.copy in self._alternating[site]:
             self._second_answers[site, True] += 1
             if self._varies(site):
-                strangers |= {text: page for text, page in self._alternating[site].items() if page}
-        return self._to_take_back(strangers, copy.page) if strangers else []
+                pages |= {text: page for text, page in self._alternating[site].items() if page}
+        return self._to_take_back(pages, copy.page) if pages else []
 
     def _varies(self, site: str) -> bool:
-        """Whether a site's pages alternate from answer to answer, so that their changes say nothing."""
+        """Whether a third of a site's alternating pages do so from answer to answer: these say nothing."""
         again, others = (self._second_answers[site, is_copy] for is_copy in (True, False))
-        return again >= max(MIN_VARYING, others / 2)
+        return again > 0 and again >= others / 2
 
     def _is_of_another(self, site: str, fingerprint: int, changed: Changed) -> bool:
         """Whether a page changed to the text of just one other page, from a text that no other page had.
 
         Not to that of a page with its name in another directory, as from /stable/a to /latest/a at a release.
         """
-        before = self._unchanged.get((site, changed.copy), changed)
-        other = self._unchanged.get((site, fingerprint))
+        before = self.unchanged.get((site, changed.copy), changed)
+        other = self.unchanged.get((site, fingerprint))
         if before is None or other is None or before.page != changed.page:
             return False
-        return other.page != changed.page and other.name != changed.name
+        return other.page != changed.page and last_name(other.url) != last_name(changed.url)
 
     def _to_take_back(self, pages: dict[int, Changed], page: int) -> list[Changed]:
         """Return those of `pages` whose changes are not taken back yet, without `page`, and mark them so."""
@@ -510,12 +503,12 @@ class SharedTexts:
                 alternating[copy.copy] = None
             changed = len(self._new_texts.get(site, ())) + len(returned)
             is_alternating = copy.copy in alternating and len(alternating) >= max(MIN_NEAR_PAGES, changed / 2)
-            if copy.page in self._asked_once_more:
+            if copy.page in self.asked_once_more:
                 self._second_answers[site, False] += 1
                 is_alternating &= self._varies(site)
             answer = AnswerFeatures(headers, notes.words, notes.words, is_alternating=is_alternating)
             if (reason := reason_of(answer)) == ALTERNATING:
-                self._asked_once_more.add(copy.page)
+                self.asked_once_more.add(copy.page)
             elif reason is None and copy.copy in alternating:
                 alternating[copy.copy] = copy
             return Doubt(reason)
@@ -544,7 +537,7 @@ class SharedTexts:
             are_near(pages, changed, visited) for pages in (near.from_far, len(near.halved))
         )
         many_shrunk = are_near(len(near.shrunk), visited, visited)
-        is_once_more = copy.page in self._asked_once_more
+        is_once_more = copy.page in self.asked_once_more
         block_has_ended = len(self._returned[site]) >= MIN_NEAR_PAGES
         answer = AnswerFeatures(
             headers=headers,
@@ -579,7 +572,7 @@ class SharedTexts:
             if are_doubtful:
                 earlier += self._to_take_back(pages, copy.page)
         if (reason := reason_of(answer)) == ONCE_MORE:
-            self._asked_once_more.add(copy.page)
+            self.asked_once_more.add(copy.page)
             return Doubt(reason, taken_back=earlier)
         # Near and halved texts differ the next time; translations and texts of other pages are no blocks.
         is_other = is_near or many_halved or many_shrunk or answer.is_other_language or answer.is_of_another

@@ -21,6 +21,7 @@ from twisted.internet.defer import Deferred
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.cycle import Cycle, Refusal, VisitInfo, retry_after
 from scrapy_gp4c.crawling.doubt import (
+    MAX_SHARING,
     NO_DOUBT,
     NO_REFUSALS,
     ONCE_MORE,
@@ -63,7 +64,7 @@ from scrapy_gp4c.fingerprint.markup_data import data_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, needs_process
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, EXCLUDED, NOT_MODIFIED, SAME
-from scrapy_gp4c.page_state.page_names import last_name, link_sum, plainer_urls
+from scrapy_gp4c.page_state.page_names import link_sum, plainer_urls
 from scrapy_gp4c.page_state.rules import PageRule
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import Credentials
@@ -513,7 +514,7 @@ class Visit:
     @property
     def _url(self) -> str:
         """URL of the page, before any redirect."""
-        return (self._request.meta.get("redirect_urls") or [self._request.url])[0]
+        return _first_url(self._request)
 
     def _repeated(self, response: Response, page: PageReading) -> int | None:
         """Return the page that this one only repeats under another URL; None: it repeats none."""
@@ -799,14 +800,28 @@ def known_judgement(
     is_same, notes = compare_bytes(watched.response, watched.features, copy.fingerprint, copy.notes)
     if not is_same:
         return None
-    before = Changed(copy.page, copy.fingerprint, copy.notes, name_of(request))
-    doubt = Doubt(None, taken_back=texts.note_unchanged(site_of(request), before))
+    doubt = _doubt_of_unchanged(
+        request, Changed(copy.page, copy.fingerprint, copy.notes, _first_url(request)), texts
+    )
     return Judgement(PageReading(copy.fingerprint), is_known=True, doubt=doubt, notes=notes)
 
 
-def name_of(request: Request) -> str:
-    """Return the `last_name` of the URL that a request began with, before any redirect."""
-    return last_name((request.meta.get("redirect_urls") or [request.url])[0])
+def _first_url(request: Request) -> str:
+    url: str = (request.meta.get("redirect_urls") or [request.url])[0]
+    return url
+
+
+def _doubt_of_unchanged(request: Request, copy: Changed, texts: SharedTexts) -> Doubt:
+    """Note that a page still has its copy's text; returns the doubt that takes back changes of others."""
+    site, pages = site_of(request), texts.unchanged
+    text = site, copy.copy
+    one = pages.get(text, copy)
+    pages[text] = copy if one is not None and one.page == copy.page else None
+    if len(pages) > MAX_SHARING:
+        del pages[next(iter(pages))]
+    if text not in texts.sharing and copy.page not in texts.asked_once_more:
+        return NO_DOUBT
+    return Doubt(None, taken_back=texts.to_take_back(site, copy))
 
 
 def judge(
@@ -828,7 +843,7 @@ def judge(
     if not copy.is_believed and not is_anew:
         before = None
         if copy.fingerprint is not None and copy.notes is not None and watched.features is None:
-            before = Changed(copy.page, copy.fingerprint, copy.notes, name_of(request))
+            before = Changed(copy.page, copy.fingerprint, copy.notes, _first_url(request))
         doubt = texts.judge(
             request,
             response,
@@ -842,7 +857,7 @@ def judge(
         if doubt.reason is not None:
             return Judgement(reading, doubt=doubt)
         if before is not None and not is_changed(reading.fingerprint, before.copy, copy.distance_bits):
-            doubt = Doubt(None, taken_back=texts.note_unchanged(site_of(request), before))
+            doubt = _doubt_of_unchanged(request, before, texts)
     reading, notes = compared(
         watched.response,
         reading,
