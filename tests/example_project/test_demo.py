@@ -194,7 +194,7 @@ def test_the_title_of_the_picture_is_what_came_out(tmp_path):
     for one, changed in zip(series, (30, 12), strict=True):
         for day, count in ((FIRST_RANKED_DAY - 1, 500), (FIRST_RANKED_DAY, changed)):
             one.rows.append(Row(day, one.score, 9, 9, 9, count, 0.1, 0.1, 0.9, 0, 0))
-    assert program.message(series) == (
+    assert program.picture_title(series) == (
         "2.5 times the changes of visiting the oldest first, at the same budget: 5% of the pages per day"
     )
     assert program.message(series[:1]) == "the default crawl, at 5% of the pages per day"
