@@ -197,7 +197,7 @@ def test_the_title_of_the_picture_is_what_came_out(tmp_path):
     assert program.picture_title(series) == (
         "2.5 times the changes of visiting the oldest first, at the same budget: 5% of the pages per day"
     )
-    assert program.message(series[:1]) == "the default crawl, at 5% of the pages per day"
+    assert program.picture_title(series[:1]) == "the default crawl, at 5% of the pages per day"
 
 
 def test_leads_are_paired_by_day(tmp_path):
