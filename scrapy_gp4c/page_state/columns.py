@@ -336,25 +336,29 @@ def page_count(block: bytes | memoryview) -> int:
 
 
 def _numbers(block: bytes | memoryview, layout: _Layout, name: str) -> Array:
-    """Read-only view ``[P]`` of column `name` in a packed block."""
+    """Read-only view of column `name` in a packed block: one number where all pages have the same."""
     field = layout.fields[_PLACES[name]]
-    numbers = np.frombuffer(block, field.dtype, layout.pages if field.step else 1, field.offset)
-    return np.broadcast_to(numbers, layout.pages)  # one number where all pages have the same
+    return np.frombuffer(block, field.dtype, layout.pages if field.step else 1, field.offset)
 
 
 def unpack(block: bytes | memoryview, names: Collection[str] = COLUMNS) -> Columns:
     """Unpack the columns `names` of a packed block: read-only arrays ``[P]``, which may be views on it."""
     layout = _layout_of(block)
-    columns = {name: _numbers(block, layout, name).astype(COLUMNS[name], copy=False) for name in names}
-    for column in columns.values():
-        column.flags.writeable = False
-    return columns
+    return {
+        name: np.broadcast_to(_numbers(block, layout, name).astype(COLUMNS[name], copy=False), layout.pages)
+        for name in names
+    }
 
 
 def rows_of(block: bytes | memoryview, rows: npt.NDArray[np.integer[Any]], names: Iterable[str]) -> Columns:
     """Unpack the columns `names` of the pages at `rows` of a packed block, copied."""
     layout = _layout_of(block)
-    return {name: _numbers(block, layout, name)[rows].astype(COLUMNS[name], copy=False) for name in names}
+    columns: Columns = {}
+    for name in names:
+        numbers = _numbers(block, layout, name)
+        chosen = numbers[rows] if len(numbers) == layout.pages else np.full(len(rows), numbers[0])
+        columns[name] = chosen.astype(COLUMNS[name], copy=False)
+    return columns
 
 
 def some_of(blocks: Sequence[bytes | memoryview], names: Iterable[str]) -> Columns:

@@ -391,7 +391,7 @@ def test_fitness_function_of_wrong_shape(name, words):
         values_of_all(TRUTH, ["t"], load_fitness(f"{__name__}.{name}"), "visits")[0]
 
 
-def test_outcomes_agree_with_replays():
+def test_functions_are_counted_and_behave_as_those_that_do_the_same():
     """Each function is counted, with its time; what does the same has the same behaviour."""
     judge = TextFitness(TRUTH, load_fitness("ndcg"), "visits")
     texts = ["t * X", "X * t * 10", "t", "log(t)", "aad", "aad * 2", "X"]
