@@ -906,8 +906,9 @@ class Admission:
         The visit of a page of earlier cycles passes the filter: what other pages redirect to, or an earlier
         run with the same JOBDIR fetched, must not decide its outcome.
         """
+        if not isinstance(request.meta.get(META), Claim):  # it is no retry, and no redirect
+            request.priority += self._cycle.turn_priority(claim.page, request)
         request.meta[META] = claim
-        request.priority += self._cycle.drawn_priority(claim.page, request)
         is_known = claim.host is not None or claim.page < self._cycle.store.merged_pages
         return self._enqueue_unfiltered(request) if is_known or self._is_seen else self._enqueue(request)
 

@@ -24,7 +24,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -533,8 +532,6 @@ class LiveRules:
 
 RANK_LEVELS: Final = 64
 """Number of distinct priorities of planned requests: each costs Scrapy's queue time at every pop."""
-DRAWN_PRIORITIES: Final = 8
-"""Number of priorities among which those of `Cycle.drawn_priority` are drawn."""
 MAX_IN_A_ROW: Final = 5
 """Refusals and doubtful answers in a row after which a site is left alone for the rest of a cycle."""
 _SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?")
@@ -613,6 +610,15 @@ class Refusal(NamedTuple):
     """Until when the host wants no other request, s since 1970; 0: it does not say."""
     good: int
     """Number of good answers of the host in this run before this one."""
+
+
+def turn_level(page: int, cycle: int) -> int:
+    """Return how early a page has its turn in a cycle: each level has half as many pages as the one below.
+
+    It counts the common first bits of the page's multiplicative hash and the cycle's number reversed (van
+    der Corput), so that all of N pages are among the first K once in about 2 N / K cycles.
+    """
+    return 32 - (page * 0x9E3779B1 % 2**32 ^ int(f"{cycle:032b}"[::-1], 2)).bit_length()
 
 
 class PlannedPages:
@@ -1252,14 +1258,14 @@ class Cycle:
         row = self.store.page(page)
         return bool(row.has_copy) and not (row.failures > 0 and self.patience.good[host] > 0)
 
-    def drawn_priority(self, page: int, request: Request) -> int:
-        """Return a priority that is drawn for a page in each cycle if the last one left its host alone; or 0.
+    def turn_priority(self, page: int, request: Request) -> int:
+        """Return a priority that gives pages their turn if the last cycle left their host alone; else 0.
 
         In the same order, a host that answers a few requests a day would always show the same pages.
         """
         if not self._left_alone_before or site_of(request) not in self._left_alone_before:
             return 0
-        return crc32(f"{page} {self.number}".encode()) % DRAWN_PRIORITIES * RANK_LEVELS
+        return turn_level(page, self.number) * RANK_LEVELS
 
     def note_endless_redirect(self, page: int, request: Request) -> None:
         """Count a redirect without end as a refusal of the host, if `may_blame_host`."""

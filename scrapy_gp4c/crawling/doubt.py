@@ -37,6 +37,8 @@ TWICE_BITS: Final = 3
 """Most bits in which a text's SimHash half differs from that of its double, which has a seam."""
 MAX_CHANGED: Final = 50
 """Number of a site's last changed pages that a new text is compared with."""
+MIN_VARYING: Final = 2
+"""Fewest alternating pages whose two answers of a cycle differ: one alone may have changed in between."""
 MIN_NEAR_PAGES: Final = 4
 """Fewest pages with near texts that are doubtful; two thirds of the changed pages must have them, too."""
 LOST: Final = 0.8
@@ -418,7 +420,7 @@ class SharedTexts:
     def _varies(self, site: str) -> bool:
         """Whether a third of a site's alternating pages do so from answer to answer: these say nothing."""
         again, others = (self._second_answers[site, is_copy] for is_copy in (True, False))
-        return again > 0 and again >= others / 2
+        return again >= max(MIN_VARYING, others / 2)
 
     def _is_of_another(self, site: str, fingerprint: int, changed: Changed) -> bool:
         """Whether a page changed to the text of just one other page, from a text that no other page had.

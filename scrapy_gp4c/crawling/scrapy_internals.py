@@ -35,11 +35,12 @@ def is_shell(crawler: Crawler) -> bool:
 def is_command(spider_class: type[Spider], settings: BaseSettings) -> bool:
     """Whether `scrapy shell`, `fetch`, `parse`, `check` or `bench` runs, and no crawl.
 
-    A shell sets two defaults, and the others have set the spider's start.
+    A shell sets two defaults, a project's command may set one; the others have set the spider's start.
     """
-    priorities = {settings.getpriority(name) for name in ("DUPEFILTER_CLASS", "LOGSTATS_INTERVAL")}
+    defaults = ("DUPEFILTER_CLASS", "LOGSTATS_INTERVAL")
+    is_shells = min(settings.getpriority(name) or 0 for name in defaults) == get_settings_priority("command")
     start: Any = spider_class.start
-    return get_settings_priority("command") in priorities or start.__module__.startswith("scrapy.commands.")
+    return is_shells or start.__module__.startswith("scrapy.commands.")
 
 
 class CrawlCall(NamedTuple):

@@ -8,6 +8,7 @@ from scrapy import Request, signals
 from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
+from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.scrapy_internals import (
@@ -18,6 +19,7 @@ from scrapy_gp4c.crawling.scrapy_internals import (
     has_receivers,
     has_started,
     is_closing,
+    is_command,
     is_scraping,
     is_shell,
     item_done,
@@ -138,3 +140,11 @@ async def test_scrapy_answers_what_it_is_asked_by_its_private_api() -> None:
     assert (spider.had_started, has_started(crawler)) == (False, True)
     assert asking.at_end == (True, False)
     assert _engine_slot(crawler) is None
+
+
+def test_a_projects_command_with_a_default_of_the_shell_is_a_crawl() -> None:
+    """A command that logs statistics at another interval plans its crawl; a shell sets the filter, too."""
+    settings = Settings({"LOGSTATS_INTERVAL": 0}, "command")
+    assert not is_command(scrapy.Spider, settings)
+    settings.set("DUPEFILTER_CLASS", "scrapy.dupefilters.BaseDupeFilter", "command")
+    assert is_command(scrapy.Spider, settings)
