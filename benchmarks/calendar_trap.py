@@ -91,10 +91,10 @@ class Web:
 
 def crawl(starts: Sequence[str], folder: str) -> tuple[float, float]:
     """Crawl once; for a fresh process. Returns its peaks of memory, all and its own, MB."""
-    own = [0]
-    with peak_memory(own):
+    own_bytes = [0]
+    with peak_memory(own_bytes):
         follow_links(starts, {**SETTINGS, "GP4C_STORE": folder})
-    return peak_mb(), own[0] / 2**20
+    return peak_mb(), own_bytes[0] / 2**20
 
 
 class Row(NamedTuple):

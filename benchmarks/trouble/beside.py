@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.trouble.counting import DAMAGED, DIFFERENT, Count, in_children, patience, told
+from benchmarks.trouble.counting import DAMAGED, DIFFERENT, Count, damage_count, in_children, patience
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.archive.texts import Texts, Version, archive_problem
 from scrapy_gp4c.crawling.claim_files import read_claims
@@ -97,7 +97,7 @@ def damaged_archives(times: int, numbers: random.Random, directory: Path) -> Cou
         except ArchiveError:
             return DAMAGED
 
-    return told(times, *in_children(times, work))
+    return damage_count(times, *in_children(times, work))
 
 
 def damaged_indexes(times: int, numbers: random.Random, directory: Path) -> Count:
@@ -111,7 +111,7 @@ def damaged_indexes(times: int, numbers: random.Random, directory: Path) -> Coun
         other.write_bytes(spoiled[number])
         return DAMAGED if check_index(other) else 0
 
-    return told(times, *in_children(times, work))
+    return damage_count(times, *in_children(times, work))
 
 
 def _flipped(data: bytes, numbers: random.Random) -> bytes:

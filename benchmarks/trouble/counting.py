@@ -31,7 +31,7 @@ class Count(NamedTuple):
     note: str = ""
 
 
-def told(times: int, ends: list[int], hangs: int) -> Count:
+def damage_count(times: int, ends: list[int], hangs: int) -> Count:
     """Count of children that read what was damaged, by their exit statuses ``ends``."""
     bad = sum(end not in (0, DAMAGED, DIFFERENT) for end in ends)
     note = f"{ends.count(DAMAGED)} told, {ends.count(0)} without effect"

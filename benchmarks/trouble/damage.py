@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.trouble.counting import DAMAGED, DIFFERENT, PAGE, Count, in_children, told
+from benchmarks.trouble.counting import DAMAGED, DIFFERENT, PAGE, Count, damage_count, in_children
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from tests.store import test_recover
 from tests.store.test_environment import flipped, read_all, varied
@@ -27,7 +27,7 @@ def damage(times: int, numbers: random.Random, directory: Path, change: Callable
         except StoreDamagedError:
             return DAMAGED
 
-    return told(times, *in_children(times, work))
+    return damage_count(times, *in_children(times, work))
 
 
 def flip(data: bytes, numbers: random.Random) -> bytes:

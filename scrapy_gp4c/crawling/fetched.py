@@ -76,8 +76,9 @@ class PageTask:
     previous_text: str | None = None
     """Text of the copy that was delivered last, from the archive."""
     delivered: tuple[str, int | None] | None = None
-    """Of an undelivered page: outcome for its callback, and fingerprint of the copy delivered last; unless
-    that is None, a comparison with it makes the outcome."""
+    """Outcome for the callback of an undelivered page, and fingerprint of the copy that was delivered last.
+
+    With a fingerprint, the comparison with that copy makes the outcome. None: the page was delivered."""
     needs_callback: bool = False
     """Whether the callback is to run though the page did not change."""
     follows: bool = False

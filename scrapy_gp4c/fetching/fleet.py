@@ -406,7 +406,7 @@ class Fleet:
             what = f"{type(error).__name__}: {error}"
             reason = f"it cannot read its pages: {what}; deploy the same project there"
             self._to_reactor(self._note_fetcher, state, reason)
-        except Exception:  # the next reply lacks a batch that did not arrive
+        except Exception:  # a lost message: as the next reply lacks the batch, it is made again
             return
 
     def _resolve(self, page: PendingPage, result: PageResult | bytes) -> None:

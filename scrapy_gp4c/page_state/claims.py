@@ -40,8 +40,8 @@ def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
     A page's last note of its finder counts; notes ``wait`` and ``told`` (hints) shorten waits. ``columns``:
     writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: row of each note's page, ``[N]``.
     """
-    found = _are_about(notes, "found_by")
-    columns["found_by"][rows[found]] = notes["value"][found].astype(columns["found_by"].dtype)
+    finders = _are_about(notes, "found_by")
+    columns["found_by"][rows[finders]] = notes["value"][finders].astype(columns["found_by"].dtype)
     waits = _are_about(notes, "wait")
     shorten_wait(columns, rows[waits], notes["value"][waits], notes["value"][waits] == RECOVERING)
     shorten_wait(columns, rows[_are_about(notes, "told")])

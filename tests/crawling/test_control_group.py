@@ -258,7 +258,7 @@ def test_a_text_that_changes_back_is_no_change_for_the_shadow() -> None:
     visits["outcome"] = CHANGED
     for text, outdated in ((0xFFFF, 1), (0xFF, 0)):
         visits["fingerprint"] = text
-        shadows, tally = control_group.advance(OpenVisits(visits), visits, shadows, record, 0, 3)  # type: ignore[arg-type]
+        shadows, tally = control_group.advance(OpenVisits(visits), visits, shadows, record, 0, 3)
         assert tally == Tally(1, 1, outdated)
 
 
