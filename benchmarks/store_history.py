@@ -1,5 +1,6 @@
 """Seconds to load the history of a store with a million visits, alone and while a crawl writes to it."""
 
+import argparse
 import logging
 import shutil
 import subprocess
@@ -103,6 +104,7 @@ def commit_seconds(path: Path, read: Path) -> tuple[float, float, float, int]:
 
 def main() -> int:
     """Print seconds and what a reader costs the writer; 1 if loading takes too long."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     logging.disable()
     print(machine())
     with tempfile.TemporaryDirectory() as directory:

@@ -210,7 +210,7 @@ async def test_a_link_that_is_not_http_says_nothing_of_its_host(
     assert site.fetched() == {"/list", "/robots.txt", ALLOWED[0]}
     assert stats(crawler)["failed_other_schemes"] == 2
     with Store(store_path, readonly=True) as store:
-        assert not store.newest_record("undelivered").get("undelivered")
+        assert not store.newest_value("undelivered", None)
     assert caplog.text.count("it fails no visit") == 1
 
 

@@ -250,7 +250,7 @@ class Addresses:
 
     def __init__(self, project: Project, store: Store) -> None:
         self._project, self._store = project, store
-        self._moves = Moves(store.newest_record("moved").get("moved", []))
+        self._moves = Moves(store.newest_value("moved", []))
         self._originals: dict[int, int] = {}
         """Key of a page that repeats another -> key of the other."""
         for first, block in store.blocks({"key", "outcome"}):

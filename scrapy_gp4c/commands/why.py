@@ -273,7 +273,7 @@ def _run(project: Project, options: Namespace) -> Why:
 
 def find_page(project: Project, store: Store, url: str) -> int:
     """Return the id of the page with a URL, present or former; raises UnknownPageError with similar URLs."""
-    moves = Moves(store.newest_record("moved").get("moved", []))
+    moves = Moves(store.newest_value("moved", []))
     keys = [project.key(one) for one in (url, *moves.old_names(url))]
     page = next((page for page in map(store.find, keys) if page is not None), None)
     if page is None:

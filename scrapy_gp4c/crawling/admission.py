@@ -240,10 +240,10 @@ class Admission:
         self.requests_elsewhere = 0
         """Number of requests that neither the start nor a callback has yielded, but an errback or a queue."""
         self._has_start_pages = self._has_forgotten = False
-        self._is_promised = bool(cycle.store.newest_record("promised"))
-        self._logins: set[int] = set(cycle.store.newest_record("logins").get("logins", ()))
+        self._is_promised = cycle.store.newest_value("promised", None) is not None
+        self._logins: set[int] = set(cycle.store.newest_value("logins", ()))
         """Keys of the pages by which the spider comes to its first POST."""
-        keys = cycle.store.newest_record("closers").get("closers", ())
+        keys = cycle.store.newest_value("closers", ())
         self.closers = {page for key in keys if (page := cycle.store.find(key)) is not None}
         """Pages whose callbacks have closed the spider, which are visited after all others."""
         self._closing: set[int] = set()

@@ -682,7 +682,7 @@ class Cycle:
         in_force = recorded_settings(settings, self.record) if self.resumed else settings
         self._planner = Planner.of(store, in_force)
         self.rules = LiveRules(store, settings, self._planner.rules)
-        self.moves = Moves(store.newest_record("moved").get("moved", []))
+        self.moves = Moves(store.newest_value("moved", []))
         self.deliveries = Deliveries(store, self.resumed, settings.redeliver)
         self.on_delivered: Callable[[PageRow, NewVisit, VisitInfo], None] = lambda row, visit, info: None
         """Called with each delivered visit, and its page before the visit."""

@@ -58,14 +58,14 @@ class HiddenData:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._trials: dict[str, list[int]] = dict(store.newest_record("hidden_data").get("hidden_data", {}))
+        self._trials: dict[str, list[int]] = dict(store.newest_value("hidden_data", {}))
         """Part of an answer, and callback -> numbers of its runs with the same items and with others."""
         self._probes: Counter[str] = Counter()
         self.trials: dict[int, str] = {}
         """Page under way -> why its callback runs whatever the answer is: `LINK` or `SPIDER`."""
         self.linked: set[int] = set()
         """Pages whose link has another text or spelling than in the run before."""
-        self._before = dict(store.newest_record("spider_sums").get("spider_sums", {}))
+        self._before = dict(store.newest_value("spider_sums", {}))
         self._first: dict[str, int] | None = None
         self._due_s = 0.0
         self._is_other = False
@@ -75,7 +75,7 @@ class HiddenData:
     def note_code(self, spider: Spider, cycle: int) -> bool:
         """Compare the spider's code with that of the last run, and store that; returns whether it is new."""
         now = _code_sum(spider)
-        before, self.edited_cycle = self._store.newest_record("code").get("code", (0, 0))
+        before, self.edited_cycle = self._store.newest_value("code", (0, 0))
         is_edited = before not in (0, now) and now != 0
         if is_edited:
             self.edited_cycle = cycle

@@ -110,7 +110,7 @@ class HintReader:
         self._cycle = cycle
         self._spider = spider
         self._keys_of = rebuilder.url_keys
-        self._named = NamedSitemaps(cycle.store.newest_record("sitemaps").get("sitemaps", {}))
+        self._named = NamedSitemaps(cycle.store.newest_value("sitemaps", {}))
         self._thread: ThreadPoolExecutor | None = None
 
     def is_slow(self, response: Response) -> bool:

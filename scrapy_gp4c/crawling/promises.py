@@ -211,7 +211,7 @@ def has_promise(meta: Mapping[str, Any]) -> bool:
 
 def page_rules(store: Store, settings: Settings, cycle: int | None = None) -> PageRules | None:
     """Return the rules of the store's pages for `cycle` (None: the open or next one); None: no rules."""
-    if not settings.rules and not store.newest_record("promised"):
+    if not settings.rules and store.newest_value("promised", None) is None:
         return None
     records = store.cycles()
     cycle = cycle or store.open_cycle or store.last_cycle + 1

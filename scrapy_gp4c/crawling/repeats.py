@@ -140,7 +140,7 @@ class UrlParts:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._before: dict[str, list[int]] = store.newest_record("url_parts").get("url_parts", {})
+        self._before: dict[str, list[int]] = store.newest_value("url_parts", {})
         self._now: defaultdict[str, dict[int, list[str]]] = defaultdict(dict)
         """URL part -> hash of a URL without it -> URLs of this cycle's new pages."""
         self._pages: Counter[str] = Counter()
@@ -279,10 +279,10 @@ class Repeats:
         """``most``: new pages of a trap that a cycle takes (`GP4C_TRAP_PAGES`); None: nothing is a trap."""
         self._store, self._most = store, most
         self.parts = UrlParts(store)
-        self._taken = dict.fromkeys((Scope(*one) for one in store.newest_record("traps").get("traps", ())), 0)
+        self._taken = dict.fromkeys((Scope(*one) for one in store.newest_value("traps", ())), 0)
         """Trap -> number of its new pages in this cycle."""
         self._before: dict[Scope, list[int]] = {
-            Scope(*scope): counts for *scope, counts in store.newest_record("repeats").get("repeats", ())
+            Scope(*scope): counts for *scope, counts in store.newest_value("repeats", ())
         }
         """Scope -> numbers of new pages, repeating pages and cycles, of cycles with repeating pages."""
         self._tallies: dict[Scope, ScopeCounts] = {}

@@ -165,10 +165,9 @@ class RequestData:
         """Read what earlier cycles have learned; ``extra``: fields for log lines."""
         self._cycle, self._extra = cycle, extra
         self._public_url, self._named_params = rebuilder.credentials.url, rebuilder.named_params
-        record = cycle.store.newest_record
-        self.varying = set(record("varying_data").get("varying_data", ()))
+        self.varying = set(cycle.store.newest_value("varying_data", ()))
         """Names of data that the spider hands on with other values in other runs."""
-        self._steady = dict(record("steady_data").get("steady_data", {}))
+        self._steady = dict(cycle.store.newest_value("steady_data", {}))
         """Name of data -> how often it had the value of the run before, up to `MIN_STEADY`."""
         self._outdated: dict[int, StoredRequest] = {}
         """Page queued by its stored request, with data that may be old -> that request."""

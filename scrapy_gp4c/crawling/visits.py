@@ -144,12 +144,12 @@ class Visits:
         self.link_params = run.link_params
         self.reaches_spider = run.reaches_spider
         self.describes = settings.asks_for_clusters
-        self.texts = SharedTexts(self.store.newest_record("doubted").get("doubted", []))
+        self.texts = SharedTexts(self.store.newest_value("doubted", []))
         run.doubted = lambda: list(self.texts.doubted)
         self.public_url = Credentials(settings.secret_params).url
         self.named: dict[int, int] = {}
         """Key of a canonical URL without a copy -> first page of this run that named it."""
-        self.lies: dict[str, list[int]] = self.store.newest_record("lies").get("lies", {})
+        self.lies: dict[str, list[int]] = self.store.newest_value("lies", {})
         self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
 
     def of(self, request: Request) -> "Visit | None":

@@ -395,7 +395,7 @@ def test_verify_finds_rounds_that_do_not_fit(tmp_path: Path, rounds: Any, expect
         assert problem == expected.replace("\\", "")
 
 
-def test_the_newest_record_with_a_value_is_found_and_records_are_read_from_a_cycle_on(tmp_path: Path) -> None:
+def test_the_newest_value_of_a_name_is_found_and_records_are_read_from_a_cycle_on(tmp_path: Path) -> None:
     """A name that stands elsewhere in a record is no value of it; the open cycle counts."""
     records: list[CycleRecord] = [{"doubted": [7]}, {"policy": "doubted"}, {"doubted": [8]}, {}]
     with Store(tmp_path / "store", sizes=PLAN_SIZES) as store:
@@ -403,7 +403,6 @@ def test_the_newest_record_with_a_value_is_found_and_records_are_read_from_a_cyc
             store.begin_cycle(record)
             if started < 3:
                 store.finish_cycle({})
-            newest = store.newest_record("doubted")
-            assert newest.get("doubted") == ([7] if started < 2 else [8])
-        assert store.newest_record("lies") == {}
+            assert store.newest_value("doubted", None) == ([7] if started < 2 else [8])
+        assert store.newest_value("lies", {}) == {}
         assert [one["cycle"] for one in store.cycles(store.last_cycle)] == [3, 4]

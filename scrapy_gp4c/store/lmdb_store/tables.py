@@ -683,18 +683,18 @@ class Tables:
         starts = {cycle: decode(value).get("started") for cycle, value in values.items() if value is not None}
         return {cycle: start for cycle, start in starts.items() if start is not None}
 
-    def newest_record(self, name: str) -> CycleRecord:
-        """Record of the newest cycle whose record has the field `name`; {} where none has it."""
+    def newest_value(self, name: str, default: Any) -> Any:
+        """Return the field `name` of the newest cycle's record that has it, or `default`."""
         quoted = f'"{name}"'.encode()
         with self.transaction() as txn:
             for cycle in range(self.last_cycle + 1, 0, -1):
                 value = self.db["cycles"].get(txn, U32.pack(cycle))
                 # Most records need not be decoded: a year of hourly cycles has 8,760 of them.
                 if value is not None and quoted in value:
-                    record: CycleRecord = decode(value)
+                    record = decode(value)
                     if name in record:
-                        return record
-        return {}
+                        return record[name]
+        return default
 
     def merged_requests(self, first: int, stop: int) -> list[Any]:
         """Read the decoded requests of the merged pages first..stop-1; raises StoreDamagedError."""
