@@ -34,11 +34,11 @@ class Setting(NamedTuple):
 
 
 def count(value: Any, low: int, high: float = math.inf) -> int:
-    """Read a whole number from `low` to `high`; raises ValueError."""
+    """Read a whole number from `low` to `high`; raises ValueError, also for 1.0, which may mean all pages."""
     number = int(value) if isinstance(value, str) else value  # command-line settings arrive as text
-    if isinstance(number, bool) or number != int(number) or not low <= number <= high:
+    if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
         raise ValueError
-    return int(number)
+    return number
 
 
 def whole_number(default: int, expected: str, low: int, high: float = math.inf) -> Setting:
