@@ -1,7 +1,7 @@
 """Forgetting pages: the store is rewritten without their requests, columns, visits and other values.
 
-The remaining pages get new ids and keep all data; directories are renumbered. Sums of visits by directory
-lose those to forgotten pages.
+The remaining pages get new ids and keep all data; directories are renumbered. Sums over the visits are
+computed anew.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,8 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.groups import GROUP_VISITS, KEPT_CYCLES, SUMS
-from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.rates import whole_units
 from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.backup import REWRITE, drop_search_index, work_directory
 from scrapy_gp4c.store.lmdb_store.environment import DATA, U32, U32_PAIR, damaged
@@ -30,12 +29,8 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     QUERY_LOG,
     SHADOWS,
     VISITS,
-    Numbering,
     Sizes,
     Tables,
-    judged_visits,
-    sums_by_group,
-    urls_of,
 )
 from scrapy_gp4c.store.lmdb_store.verify import check, derive
 
@@ -44,7 +39,6 @@ Choose = Callable[[Store], npt.NDArray[np.bool_]]
 
 GONE: Final = -1
 """New id of a page that is forgotten."""
-_RATED: Final = ("n", "last_cycle", "E", "T", "found_cycle")
 
 
 def forget(path: Path, sizes: Sizes, choose: Choose) -> int:
@@ -110,9 +104,8 @@ class _Rewriting:
         self._new_group = np.full(old.groups, GONE, np.int64)
 
     def write(self) -> None:
-        group = self._old.columns_of(self._gone.astype(np.uint32), ("group",))["group"]
         self._pages()
-        forgotten = self._visits(group)
+        forgotten = self._visits()
         records = self._old.cycles()
         for record in records:
             if visits := forgotten.get(record["cycle"], 0):
@@ -120,55 +113,43 @@ class _Rewriting:
         self._new.restore_cycles(records)
         self._values()
         self._rows_of_cycles()
-        self._trust()
+        self._derived()
 
     def _pages(self) -> None:
-        first_urls = self._old.first_urls()
-        numbering = Numbering(np.empty(0, np.uint64))
-        for first in range(0, len(self._staying), self._sizes.pages_per_transaction):
-            pages = self._staying[first : first + self._sizes.pages_per_transaction]
+        old_groups = [block["group"] for _, block in self._old.blocks({"group"})]
+        group = np.concatenate([np.empty(0, np.uint32), *old_groups])[self._staying]
+        kept, first, number = np.unique(group, return_index=True, return_inverse=True)
+        order = np.argsort(first)  # directories are numbered in the order of their first pages
+        new_group = np.argsort(order)[number]
+        self._new_group[kept[order]] = np.arange(len(kept))
+        directories = self._old.directories()[kept[order]]
+        for first_row in range(0, len(self._staying), self._sizes.pages_per_transaction):
+            rows = slice(first_row, first_row + self._sizes.pages_per_transaction)
+            pages = self._staying[rows]
             with self._old.transaction() as txn:
                 joined = self._old.db["urls"].joined(txn, pages, b"\n")
             if joined is None:
                 raise damaged(self._old.path, f"of the pages {pages[0]} to {pages[-1]}, some have no request")
-            requests = joined.split(b"\n")
-            urls = zip(pages.tolist(), urls_of(requests), strict=True)
-            numbered = numbering.number([first_urls.get(page, url) for page, url in urls])
             state = self._old.columns_of(pages, columns.COLUMNS)
-            self._new_group[state["group"]] = numbered.group
-            state["group"] = numbered.group
+            state["group"] = new_group[rows]
             renumber_finders(state["found_by"], self._new_id)
-            self._new.append_pages(requests, state, numbered.new)
+            self._new.append_pages(joined.split(b"\n"), state, directories)
+            directories = directories[:0]
         for kind in self._old.optional_columns():
             values = self._old.all_values(kind)
             new = np.arange(len(self._staying))
             self._new.put_values(kind, new, {name: column[self._staying] for name, column in values.items()})
 
-    def _visits(self, group: Array) -> dict[int, int]:
-        """Write the remaining visits and sums by directory; returns cycle -> number of visits left out.
-
-        ``group``: old directory of each forgotten page.
-        """
-        state = {name: np.zeros(len(self._gone), terminals.STATE[name]) for name in _RATED}
-        state["group"] = group
-        sums: dict[int, Array] = {}
+    def _visits(self) -> dict[int, int]:
+        """Write the remaining visits; returns cycle -> number of visits left out."""
         gone: dict[int, int] = {}
         for cycle, visits in self._old.whole_cycles(VISITS):
             if len(visits) and visits["page"].max() >= len(self._new_id):
                 pages = f"page {visits['page'].max()} of {len(self._new_id)}"
                 raise damaged(self._old.path, f"cycle {cycle} has a visit of {pages}")
-            going = visits[self._new_id[visits["page"]] == GONE]
-            gone[cycle] = len(going)
-            rows = np.searchsorted(self._gone, going["page"])
-            if cycle > self._old.last_cycle - KEPT_CYCLES:
-                sums[cycle] = sums_by_group([judged_visits(state, rows, going, cycle)])
-            columns.observe(state, rows, going["outcome"], cycle)
-            fold.put_visits(self._new, cycle, 0, renumbered(visits, self._new_id), self._sizes)
-        for cycle in range(max(1, self._old.last_cycle - KEPT_CYCLES + 1), self._old.last_cycle + 1):
-            staying = _less(self._old.group_visits(cycle), sums.get(cycle, np.empty(0, GROUP_VISITS)))
-            staying["group"] = self._new_group[staying["group"]]
-            with self._new.transaction(write=True) as txn:
-                GROUP_ROWS.put(txn, self._new.db, cycle, 0, np.sort(staying, order="group"))
+            staying = renumbered(visits, self._new_id)
+            gone[cycle] = len(visits) - len(staying)
+            fold.put_visits(self._new, cycle, 0, staying, self._sizes)
         return gone
 
     def _values(self) -> None:
@@ -193,30 +174,32 @@ class _Rewriting:
                     if len(staying := renumbered(rows, self._new_id)):
                         kind.put(txn, self._new.db, cycle, number, staying)
 
-    def _trust(self) -> None:
-        """Write how often claims of sites about the remaining pages were right, as recomputed from visits.
+    def _derived(self) -> None:
+        """Write sums of visits by directory, and how often claims of sites were right, as by the visits.
 
-        Where old visits were deleted, the old counts stay, which include forgotten pages of the sites.
+        Of cycles whose visits were deleted, the old sums stay, which include visits of forgotten pages.
         """
+        dropped = self._old.dropped
+        self._new.dropped = dropped
+        derived = derive(self._new)
         with self._old.transaction() as txn:
             counts = read_trust(txn, self._old.db)
-        self._new.dropped = self._old.dropped
-        if self._old.dropped:
-            counts = counts[np.isin(counts["site"], self._new.site_keys())]
-        else:
-            counts = derive(self._new).trust
+        counts = counts[np.isin(counts["site"], self._new.site_keys())] if dropped else derived.trust
         with self._new.transaction(write=True) as txn:
             put_trust(txn, self._new.db, counts)
+            GROUP_ROWS.drop(txn, self._new.db, 0, self._new.last_cycle)
+            for cycle, sums in derived.sums.items():
+                GROUP_ROWS.put(txn, self._new.db, cycle, 0, self._sums(cycle, sums) if dropped else sums)
 
-
-def _less(sums: Array, gone_sums: Array) -> Array:
-    """Subtract `gone_sums` from `sums`, both by directory, dtype `GROUP_VISITS`; drop empty directories."""
-    staying = sums.copy()
-    position = np.searchsorted(staying["group"], gone_sums["group"])
-    known = position < len(staying)
-    known[known] = staying["group"][position[known]] == gone_sums["group"][known]
-    for name in SUMS:
-        staying[name][position[known]] -= gone_sums[name][known]
-    # Where visits were dropped, the expected changes of the others are not those that were summed up.
-    np.maximum(staying["predicted"], 0, out=staying["predicted"])
-    return staying[staying["visits"] > 0]
+    def _sums(self, cycle: int, sums: Array) -> Array:
+        """Return a cycle's sums of visits by directory where visits were deleted, which `sums` lack."""
+        old = self._old.group_visits(cycle).copy()
+        group = self._new_group[old["group"]]
+        old["group"] = group
+        old = np.sort(old[group != GONE], order="group")
+        if cycle <= self._old.dropped:
+            return old
+        # What was expected of a page follows from its deleted visits, too: each has a part of the old sum.
+        old = old[np.searchsorted(old["group"], sums["group"])]
+        sums["predicted"] = whole_units(old["predicted"] * sums["visits"] / old["visits"])
+        return sums
