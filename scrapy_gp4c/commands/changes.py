@@ -4,16 +4,12 @@ import csv
 import os
 import sys
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from scrapy_gp4c.archive.differences import coloured, differences, shown
 from scrapy_gp4c.archive.texts import Texts
@@ -23,7 +19,6 @@ from scrapy_gp4c.crawling.notifying import open_cycle_events
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.notices.events import EventSource, dropped_changes, page_events
 from scrapy_gp4c.page_state.events import CycleEvents, last_events, recorded_events
-from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.store.opening import ARCHIVE, Store
 from scrapy_gp4c.store.records import local_time
@@ -78,8 +73,7 @@ def _run(project: Project, options: Namespace) -> None:
                 ),
                 newest + 1,
             )
-        of_kinds = _changes if options.kinds in (None, ["changed"]) else _events
-        _show(of_kinds(project, store, first, last, options, texts), options, first, last, newest)
+        _show(_events(project, store, first, last, options, texts), options, first, last, newest)
 
 
 def _show(changes: Iterator[Change], options: Namespace, first: int, last: int, newest: int) -> None:
@@ -128,52 +122,27 @@ def _why_none(options: Namespace, first: int, last: int, newest: int) -> str:
     return f"no page{matching} was {' or '.join(options.kinds or ['changed'])} in {cycles}"
 
 
-def _changes(
-    project: Project,
-    store: Store,
-    first: int,
-    last: int,
-    options: Namespace,
-    texts: Texts | None,
-) -> Iterator[Change]:
-    """Yield the pages' changes in cycles first..last, each with their number so far; no other events."""
-    visits_of_cycles = _changed_visits(store, first)
-    since = Counter(page for _, visits in visits_of_cycles for page in visits["page"].tolist())
-    is_open = store.open_cycle is not None and store.open_cycle >= first
-    in_open = Counter(visits_of_cycles[-1][1]["page"].tolist()) if is_open else Counter()
-    so_far = {page: store.page(page).X + in_open[page] - count for page, count in since.items()}
-    for cycle, visits in visits_of_cycles:
-        requests = store.requests(visits["page"])
-        names = ("time", "page", "distance", "fingerprint")
-        columns = (visits[name].tolist() for name in names)
-        for request, time, page, distance, fingerprint in zip(requests, *columns, strict=True):
-            so_far[page] += 1
-            url = project.credentials.url(request["url"])
-            wanted = cycle <= last and time >= (options.since or -np.inf)
-            if wanted and (options.match is None or url_matches(url, options.match)):
-                diff = _diff(store, texts, page, cycle, fingerprint)
-                yield Change(cycle, "changed", time, url, distance, so_far[page], diff)
-
-
 def _events(
     project: Project, store: Store, first: int, last: int, options: Namespace, texts: Texts | None
 ) -> Iterator[Change]:
-    """Yield events of all kinds in `options` in cycles first..last; memory: a few numbers per page."""
-    gone_after, diff = project.settings.gone_after, partial(_diff, store, texts)
+    """Yield the events of the kinds in `options` in cycles first..last; memory: a few numbers per page."""
+    gone_after = project.settings.gone_after
     cycles: Iterator[CycleEvents] = recorded_events(store.visits(), dropped_changes(store), gone_after, first)
     if store.open_cycle is not None:
         cycles = chain(cycles, [open_cycle_events(store, gone_after)])
+    source = EventSource(store, project.spider_class.name, project.credentials.url, {})
     for events in cycles:
         if not first <= events.cycle <= last:
             continue
-        wanted = last_events(events, options.kinds, len(events.kinds) + 1)
-        source = EventSource(store, project.spider_class.name, project.credentials.url, {})
-        for event in page_events(wanted, source, diff):
-            if event.time >= (options.since or -np.inf) and (
-                options.match is None or url_matches(event.url, options.match)
-            ):
-                names = ("cycle", "kind", "time", "url", "distance", "changes", "diff")
-                yield Change(**{name: getattr(event, name) for name in names})
+        wanted = last_events(events, options.kinds or ["changed"], len(events.kinds) + 1)
+        columns = (wanted.visits[name].tolist() for name in ("page", "fingerprint"))
+        for event, page, fingerprint in zip(page_events(wanted, source), *columns, strict=True):
+            is_wanted = options.match is None or url_matches(event.url, options.match)
+            if is_wanted and event.time >= (options.since or -np.inf):
+                is_change = event.kind == "changed"
+                diff = _diff(store, texts, page, event.cycle, fingerprint) if is_change else None
+                names = ("cycle", "kind", "time", "url", "distance", "changes")
+                yield Change(**{name: getattr(event, name) for name in names}, diff=diff)
 
 
 def _diff(
@@ -181,14 +150,6 @@ def _diff(
 ) -> tuple[str, ...] | None:
     pair = None if texts is None else texts.pair(store.page(page).key, cycle, fingerprint)
     return None if pair is None else tuple(shown(differences(*pair)))
-
-
-def _changed_visits(store: Store, first: int) -> list[tuple[int, npt.NDArray[Any]]]:
-    """Return (cycle, visits that found changes) from cycle `first` on, the open cycle included."""
-    parts = list(store.visits(max(1, first)))
-    if store.open_cycle is not None and store.open_cycle >= first:
-        parts.append((store.open_cycle, store.open_visits()))
-    return [(cycle, visits[visits["outcome"] == CHANGED]) for cycle, visits in parts]
 
 
 CHANGES = Action(
