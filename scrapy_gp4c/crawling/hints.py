@@ -2,8 +2,8 @@
 
 Sitemaps and feeds speak for the pages of their own site; a sitemap also for sites whose robots.txt names it.
 The headers of an answer speak for its page. Claims are noted together with the visit that brought them, so
-that both are in the store or neither; claims about unknown pages are dropped. Large files are read in a
-thread, and their pages are looked up a slice at a time.
+that both are in the store or neither; claims about unknown pages are dropped. Files are read in a thread, and
+their pages are looked up a slice at a time.
 """
 
 import logging
@@ -24,7 +24,6 @@ from scrapy.utils.sitemap import sitemap_urls_from_robots
 
 from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.claim_files import (
-    GZIP_MAGIC,
     MAX_TEXT,
     FileClaims,
     as_utf8,
@@ -35,7 +34,7 @@ from scrapy_gp4c.crawling.claim_files import (
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.requests import Rebuilder
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
-from scrapy_gp4c.errors import ClaimFileError, StoreError
+from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state.groups import place_of_url
 
 # Statistics of claims that were noted, and of what was left out.
@@ -50,8 +49,6 @@ MAX_NAMED_BYTES: Final = 2**17
 _MAX_AGE: Final = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,12})", re.IGNORECASE)
 _HINTING_HEADERS: Final = frozenset({b"Last-Modified", b"Cache-Control", b"Expires"})  # as Scrapy spells them
 _AT_ONCE: Final = re.compile(r"(?:^|[,\s])no-(?:cache|store)\b", re.IGNORECASE)
-SMALL_BYTES: Final = 32_768
-"""Largest size of an unpacked sitemap or feed that is read in the reactor: it takes a few ms."""
 SLICE: Final = 2_000
 """Number of URLs whose pages are looked up in one turn of the reactor."""
 
@@ -113,26 +110,23 @@ class HintReader:
         self._named = NamedSitemaps(cycle.store.newest_value("sitemaps", {}))
         self._thread: ThreadPoolExecutor | None = None
 
-    def is_slow(self, response: Response) -> bool:
-        """Whether a response is a large sitemap or feed, so that `read_file` has to read it before `read`."""
-        body = response.body
-        if response.status != 200 or not (len(body) > SMALL_BYTES or body.startswith(GZIP_MAGIC)):
-            return False
-        return self._cycle.failure is None and kind_of(body, response.url) is not None
-
     async def read_file(self, response: Response) -> PageClaims | None:
-        """Return the claims of a large sitemap or feed, read in a thread, or None, after a warning."""
-        kind = kind_of(response.body, response.url)
-        assert kind is not None
+        """Return the claims of a sitemap or feed, read in a thread; None: it is neither, or unreadable."""
+        kind = kind_of(response.body, response.url) if _is_read(response) else None
+        if kind is None or self._cycle.failure is not None:
+            return None
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "gp4c-claims")
+        slices = []
         try:
             claims = await awaitable(self._thread.submit(read_claims, kind, response.body, response.url))
-            slices = []
             for page_claims in self._page_claims(kind, response, claims):
                 slices.append(page_claims)
                 await awaitable(self._thread.submit(time.sleep, 0))  # gives the reactor a turn
-        except ClaimFileError as error:
+        except StoreError as error:
+            self._cycle.failure = error
+            return None
+        except Exception as error:
             self._warn(UNREADABLE, f"The {kind} {response.url} is not read", error)
             return None
         return _joined(kind, slices)
@@ -146,8 +140,8 @@ class HintReader:
     def read(self, response: Response, page: int | None, claims: PageClaims | None = None) -> None:
         """Store what a response says of when pages change, by its headers, or as sitemap, feed or robots.txt.
 
-        ``page``: of which it is a visit, None if it is no visit; ``claims``: result of `read_file`, for a
-        large file. Errors in claims are counted, and the first is logged; the visit goes on.
+        ``page``: of which it is a visit, None if it is no visit; ``claims``: result of `read_file`. Errors in
+        headers and robots.txt are counted, and the first is logged; the visit goes on.
         """
         cycle = self._cycle
         if cycle.failure is not None or "cached" in response.flags:
@@ -157,7 +151,7 @@ class HintReader:
                 self._read_headers(response, page)
             if claims is not None:
                 self._note(claims)
-            elif response.status == 200 and not self.is_slow(response):
+            elif _is_read(response) and kind_of(response.body, response.url) is None:
                 self._read_body(response)
         except StoreError as error:
             cycle.failure = error
@@ -174,23 +168,15 @@ class HintReader:
             self._cycle.store.note_many(pages, "expires", np.array([span_s]))
 
     def _read_body(self, response: Response) -> None:
-        kind = kind_of(response.body, response.url)
-        if kind is None:
-            path = response.url.lower()
-            if "robots.txt" not in path and "sitemap" not in path:
-                return
-            path = urlsplit(path).path
-            if path == "/robots.txt":
-                self._read_robots(response)
-            elif "sitemap" in path and path.endswith((".xml", ".xml.gz")):
-                self._warn(UNREADABLE, f"The sitemap {response.url} is not read", "it is no sitemap")
+        """Read a robots.txt; warn of a file that is called a sitemap and is none."""
+        url = response.url.lower()
+        if "robots.txt" not in url and "sitemap" not in url:
             return
-        try:
-            claims = read_claims(kind, response.body, response.url)
-        except ClaimFileError as error:
-            self._warn(UNREADABLE, f"The {kind} {response.url} is not read", error)
-            return
-        self._note(_joined(kind, list(self._page_claims(kind, response, claims))))
+        path = urlsplit(url).path
+        if path == "/robots.txt":
+            self._read_robots(response)
+        elif "sitemap" in path and path.endswith((".xml", ".xml.gz")):
+            self._warn(UNREADABLE, f"The sitemap {response.url} is not read", "it is no sitemap")
 
     def _read_robots(self, response: Response) -> None:
         site = place_of_url(response.url).site
@@ -256,6 +242,10 @@ class HintReader:
     def _warn(self, name: str, what: str, why: object, count: int = 1) -> None:
         line, extra = f"{what}: {str(why)[:200]}.", {"spider": self._spider}
         log_first(self._cycle.stats, name, line, extra, logging.WARNING, count)
+
+
+def _is_read(response: Response) -> bool:
+    return response.status == 200 and "cached" not in response.flags
 
 
 def _joined(kind: str, slices: list[PageClaims]) -> PageClaims:

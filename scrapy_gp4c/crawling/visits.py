@@ -166,8 +166,7 @@ class Visits:
 
     async def pass_by(self, response: Response) -> Response:
         """Return a response that is no visit, after its hints (of a robots.txt or sitemap, say) were read."""
-        claims = await self.hints.read_file(response) if self.hints.is_slow(response) else None
-        self.hints.read(response, None, claims)
+        self.hints.read(response, None, await self.hints.read_file(response))
         return response
 
 
@@ -286,8 +285,7 @@ class Visit:
                 is_empty = visits.skip_unchanged and response.status == 304  # without a body
                 request = None if is_empty else self._request
                 return self._finish(response, self._end(response, outcome, error, request))
-            if visits.hints.is_slow(response):
-                self._page_claims = await visits.hints.read_file(response)
+            self._page_claims = await visits.hints.read_file(response)
             judgement = await self._judged(response)
             if judgement is not None and visits.cycle.is_under_way(claim):
                 return self._end_judged(response, judgement)
