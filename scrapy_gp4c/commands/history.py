@@ -40,15 +40,15 @@ class PageHistory:
 def _run(project: Project, options: Namespace) -> None:
     """Print the page's visits, those of the open cycle included; raises UnknownPageError, ArchiveError."""
     with project.open_store() as store, open_texts(store) as texts:
-        page, diff = find_page(project, store, options.url), texts.diff
+        page = find_page(project, store, options.url)
         cycles = list(store.visits())
         if store.open_cycle is not None:
             cycles.append((store.open_cycle, store.open_visits()))
         visits = []
         for cycle, rows in cycles:
             for row in rows[rows["page"] == page]:
-                is_change = diff is not None and row["outcome"] == CHANGED
-                lines = diff(page, cycle, int(row["fingerprint"])) if diff is not None and is_change else None
+                is_change = row["outcome"] == CHANGED
+                lines = texts.diff(page, cycle, int(row["fingerprint"])) if is_change else None
                 visits.append(
                     PageVisit(
                         cycle,

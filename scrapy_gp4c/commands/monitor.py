@@ -199,35 +199,12 @@ class Listener:
         self._every_s, self._delay_s, self._as_json = every_s, delay_s, as_json
         self._is_closed = False
 
-    def first_due(self, wall_s: float) -> None:
-        """Print that the first crawl begins later, at `wall_s`, s since 1970."""
-        self._say(
-            f"The last cycle began less than {self._every_s:.0f} s ago; the next is due at "
-            f"{local_time(wall_s)}"
-        )
-
-    def not_started(self, error: OSError) -> None:
-        """Print that a crawl could not be started; the next one is tried when it is due."""
-        self._say(f"The crawl cannot be started ({error}): free memory, or end other processes")
-
-    def outlasting(self, took_s: float) -> None:
-        """Print that a crawl still runs after one more interval."""
-        self._say(
-            f"The crawl still runs after {took_s:.0f} s; the interval is {self._every_s:.0f} s. "
-            "If it hangs, end it with a second Ctrl-C or SIGTERM, or set --max-duration"
-        )
-
-    def too_long(self, took_s: float, killed: bool) -> None:
-        """Print that a crawl ran longer than ``--max-duration`` and was asked to end, or was killed."""
-        action = "it did not end and was killed" if killed else "it was asked to end"
-        self._say(f"The crawl ran for {took_s:.0f} s, longer than --max-duration: {action}")
-
     def ended(self, cycle: MonitoredCycle) -> None:
         self._print(json.dumps(asdict(cycle)) if self._as_json else line(cycle))
         if cycle.outlasted and cycle.is_finished:
-            self._say(warning(cycle, self._every_s, self._delay_s))
+            self.say(warning(cycle, self._every_s, self._delay_s))
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         with suppress(OSError, ValueError):  # stderr may be closed
             print(text, file=sys.stderr, flush=True)
 
@@ -237,7 +214,7 @@ class Listener:
                 print(text, flush=True)
         except (OSError, ValueError) as error:  # the reader of a pipe has gone: crawls go on
             self._is_closed = True
-            self._say(f"Cannot write to standard output ({error}): results are no longer printed")
+            self.say(f"Cannot write to standard output ({error}): results are no longer printed")
 
 
 class Monitor:
@@ -283,7 +260,11 @@ class Monitor:
         failed = False
         number = 0
         if first_wait_s := self._first_wait_s():
-            self._listener.first_due(self._clock.now().wall_s + first_wait_s)
+            due_s = self._clock.now().wall_s + first_wait_s
+            self._listener.say(
+                f"The last cycle began less than {self._schedule.every_s:.0f} s ago; the next is due at "
+                f"{local_time(due_s)}"
+            )
         timer = Timer(self._clock.now(), first_wait_s)
         while not self._stops and (cycles is None or number < cycles):
             self._wait(timer)
@@ -328,12 +309,13 @@ class Monitor:
         try:
             crawl = self._start()
         except OSError as error:
-            self._listener.not_started(error)
+            self._listener.say(f"The crawl cannot be started ({error}): free memory, or end other processes")
             return 1
         stops_passed_on, intervals = 0, 1
         limit_s, is_asked = self._schedule.max_duration_s, False
         while (exit_code := crawl.poll()) is None:
             took_s = self._clock.now().steady_s - started.steady_s
+            too_long = f"The crawl ran for {took_s:.0f} s, longer than --max-duration"
             while self._stops > stops_passed_on:
                 stops_passed_on += 1
                 if stops_passed_on == 1:
@@ -342,15 +324,19 @@ class Monitor:
                     crawl.kill()
             if took_s > intervals * self._schedule.every_s:
                 intervals = int(took_s / self._schedule.every_s) + 1
-                self._listener.outlasting(took_s)
+                self._listener.say(
+                    f"The crawl still runs after {took_s:.0f} s; the interval is "
+                    f"{self._schedule.every_s:.0f} s. If it hangs, end it with a second Ctrl-C or SIGTERM, "
+                    "or set --max-duration"
+                )
             if limit_s is not None and not is_asked and took_s > limit_s:
                 is_asked = True
                 crawl.stop()
-                self._listener.too_long(took_s, killed=False)
+                self._listener.say(f"{too_long}: it was asked to end")
             elif limit_s is not None and is_asked and took_s > limit_s + KILL_AFTER_S:
                 limit_s = None
                 crawl.kill()
-                self._listener.too_long(took_s, killed=True)
+                self._listener.say(f"{too_long}: it did not end and was killed")
             self._clock.wait(self._wake_ups, CRAWL_CHECK_S)
         return exit_code
 

@@ -9,7 +9,7 @@ their pages are looked up a slice at a time.
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from math import isnan, nan
@@ -59,7 +59,7 @@ class PageClaims(NamedTuple):
     kind: str
     """``sitemap`` or ``feed``."""
     pages: npt.NDArray[np.int64]
-    """``[U]``: number of each page; -1 for an unknown one."""
+    """``[U]``: number of each page; -1 for one that is unknown, or of another site."""
     changed_s: npt.NDArray[np.float64]
     period_s: npt.NDArray[np.float64]
 
@@ -117,11 +117,14 @@ class HintReader:
             return None
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "gp4c-claims")
-        slices = []
         try:
             claims = await awaitable(self._thread.submit(read_claims, kind, response.body, response.url))
-            for page_claims in self._page_claims(kind, response, claims):
-                slices.append(page_claims)
+            self._warn_of_parts(kind, response, claims)
+            sites = {place_of_url(response.url).site, *self._named.use(response.url)}
+            pages = np.full(len(claims.urls), -1)
+            for first in range(0, len(pages), SLICE):
+                rows = slice(first, first + SLICE)
+                pages[rows] = self._find_of_sites(claims.urls[rows], sites)
                 await awaitable(self._thread.submit(time.sleep, 0))  # gives the reactor a turn
         except StoreError as error:
             self._cycle.failure = error
@@ -129,7 +132,7 @@ class HintReader:
         except Exception as error:
             self._warn(UNREADABLE, f"The {kind} {response.url} is not read", error)
             return None
-        return _joined(kind, slices)
+        return PageClaims(kind, pages, claims.changed_s, claims.period_s)
 
     def close(self) -> None:
         """Cancel the files that still wait to be read."""
@@ -189,9 +192,8 @@ class HintReader:
             line = f"Of the sitemaps on other sites that {response.url} names, {left_out} are not believed"
             self._warn("gp4c/hints/names_left_out", line, f"expected are names {limits}", left_out)
 
-    def _page_claims(self, kind: str, response: Response, claims: FileClaims) -> Iterator[PageClaims]:
-        """Yield the claims about pages of sites that the file speaks for, a slice of URLs at a time."""
-        local_sites = {place_of_url(response.url).site, *self._named.use(response.url)}
+    def _warn_of_parts(self, kind: str, response: Response, claims: FileClaims) -> None:
+        """Warn of a file that is read in part only, and of dates that are none."""
         if claims.stopped is not None:
             self._warn(
                 "gp4c/hints/cut_short", f"Of the {kind} {response.url} only a part is read", claims.stopped
@@ -201,15 +203,15 @@ class HintReader:
             self._warn(
                 "gp4c/hints/unreadable_dates", message, repr(claims.unreadable[0]), len(claims.unreadable)
             )
-        for first in range(0, len(claims.urls), SLICE):
-            rows = slice(first, first + SLICE)
-            urls = claims.urls[rows]
-            is_local = np.array([place_of_url(url).site in local_sites for url in urls], np.bool_)
-            local_urls = [urls[row] for row in np.flatnonzero(is_local)]
-            pages = self._find(local_urls)
-            self._count("gp4c/hints/foreign_urls", len(urls) - len(local_urls))
-            self._count("gp4c/hints/unknown_urls", int((pages < 0).sum()))
-            yield PageClaims(kind, pages, claims.changed_s[rows][is_local], claims.period_s[rows][is_local])
+
+    def _find_of_sites(self, urls: list[str], sites: Container[str]) -> npt.NDArray[np.int64]:
+        """Return the pages of URLs, ``[U]``; -1: unknown, or not of the `sites` that the file speaks for."""
+        is_local = np.array([place_of_url(url).site in sites for url in urls], np.bool_)
+        pages = np.full(len(urls), -1)
+        pages[is_local] = found = self._find([urls[row] for row in np.flatnonzero(is_local)])
+        self._count("gp4c/hints/foreign_urls", len(urls) - len(found))
+        self._count("gp4c/hints/unknown_urls", int((found < 0).sum()))
+        return pages
 
     def _find(self, urls: list[str]) -> npt.NDArray[np.int64]:
         """Return the pages of URLs, ``[U]``, also those stored under URLs before a move; -1: unknown."""
@@ -246,12 +248,6 @@ class HintReader:
 
 def _is_read(response: Response) -> bool:
     return response.status == 200 and "cached" not in response.flags
-
-
-def _joined(kind: str, slices: list[PageClaims]) -> PageClaims:
-    if not slices:
-        return PageClaims(kind, np.empty(0, np.int64), np.empty(0), np.empty(0))
-    return PageClaims(kind, *(np.concatenate(column) for column in list(zip(*slices, strict=True))[1:]))
 
 
 def span_of(response: Response) -> float | None:

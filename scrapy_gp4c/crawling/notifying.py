@@ -145,11 +145,10 @@ class Notifier:
             shown.update(in_feed[-ENTRIES:])
         pages, fingerprints = (events.visits[name].tolist() for name in ("page", "fingerprint"))
         with open_texts(self._store) as texts:
-            if texts.diff is not None:
-                for index in sorted(shown):
-                    if records[index].kind == "changed":
-                        diff = texts.diff(pages[index], events.cycle, fingerprints[index])
-                        records[index] = replace(records[index], diff=diff)
+            for index in sorted(shown):
+                if records[index].kind == "changed":
+                    diff = texts.diff(pages[index], events.cycle, fingerprints[index])
+                    records[index] = replace(records[index], diff=diff)
         self._warn_of(texts)
         return records
 
@@ -222,15 +221,11 @@ class StoredTexts:
         self._store, self._texts = store, texts
         self.problem = problem
 
-    @property
-    def diff(self) -> Diff | None:
-        """Function that returns the text differences that a visit found; None without an archive."""
-        return None if self._texts is None else self._diff
-
-    def _diff(self, page: int, cycle: int, fingerprint: int) -> tuple[str, ...] | None:
-        assert self._texts is not None
+    def diff(self, page: int, cycle: int, fingerprint: int) -> tuple[str, ...] | None:
+        """Return the text differences that a visit found; None where the archive lacks one of the texts."""
         try:
-            pair = self._texts.pair(self._store.page(page).key, cycle, fingerprint)
+            key = self._store.page(page).key
+            pair = None if self._texts is None else self._texts.pair(key, cycle, fingerprint)
         except ArchiveError as error:
             self.problem = error
             return None

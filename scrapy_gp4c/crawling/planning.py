@@ -252,10 +252,6 @@ READ: Final = {
 """Columns that `classify_pages` reads of every page; with a control group, it reads ``key`` too."""
 
 
-KEPT_BYTES: Final = 2**25 - 2**16
-"""Size of an array by which glibc learns to keep the memory of smaller ones, once it is freed."""
-
-
 class Survey(NamedTuple):
     """Pages of a store by class (gone, new, in warm-up, ...), as the planning of a cycle needs them."""
 
@@ -292,8 +288,6 @@ def classify_pages(
 
     ``rules``: of the pages, None: there are none; ``left_alone``: keys of sites whose pages get no visit.
     """
-    # Without it (mallopt(3), M_MMAP_THRESHOLD), each block has new memory: a fifth of the time for 1M pages.
-    np.empty(KEPT_BYTES, np.uint8)
     sites = known.site_keys() if left_alone.size else left_alone
     is_left_alone = np.isin(sites, left_alone)
     promises = [np.empty(0, PROMISED_PAGE)]

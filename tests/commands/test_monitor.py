@@ -42,6 +42,7 @@ from scrapy_gp4c.commands.monitor import (
 from scrapy_gp4c.errors import StoreInUseError
 from scrapy_gp4c.page_state.rules import UNITS_S
 from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.store.records import local_time
 from tests.support.schemas import checked
 from tests.support.served import served
 from tests.support.sources import ROOT
@@ -71,24 +72,14 @@ class Record(Listener):
     """A listener that records all messages."""
 
     def __init__(self) -> None:
-        self.due: list[float] = []
         self.cycles: list[MonitoredCycle] = []
-        self.warnings: list[str] = []
+        self.lines: list[str] = []
 
-    def first_due(self, wall_s: float) -> None:
-        self.due.append(wall_s)
-
-    def outlasting(self, took_s: float) -> None:
-        self.warnings.append(f"runs for {took_s:.0f} s")
-
-    def too_long(self, took_s: float, killed: bool) -> None:
-        self.warnings.append("killed" if killed else "asked to end")
+    def say(self, text: str) -> None:
+        self.lines.append(text)
 
     def ended(self, cycle: MonitoredCycle) -> None:
         self.cycles.append(cycle)
-
-    def not_started(self, error: OSError) -> None:
-        self.warnings.append(str(error))
 
 
 class HangingCrawl:
@@ -194,12 +185,12 @@ def test_who_starts_a_monitor_hears_when_the_first_cycle_begins(tmp_path: Path) 
         store.begin_cycle({"started": clock.wall_s - 600.0})
         store.finish_cycle({"finished": clock.wall_s - 540.0})
     monitor(500.0).run(1)
-    assert record.due == []
+    assert record.lines == []
     began = clock.wall_s
     monitor(3600.0).run(1)
-    (due,) = record.due
-    assert due == pytest.approx(began + 3600.0 - 609.0)
-    assert clock.wall_s >= due
+    due_s = began + 3600.0 - 609.0
+    assert record.lines[0].endswith(f"less than 3600 s ago; the next is due at {local_time(due_s)}")
+    assert clock.wall_s >= due_s
 
 
 def run_monitor(store: Path, log: Path, cycles: int, seconds: float = 0.03) -> subprocess.Popen[str]:
@@ -376,7 +367,9 @@ def test_a_second_stop_kills_a_crawl_that_hangs(tmp_path: Path) -> None:
     clock.wait = wait  # type: ignore[method-assign]
     assert monitor.run() == 0
     assert crawl.orders == ["stop", "kill"]
-    assert record.warnings == ["runs for 601 s", "runs for 1201 s"]
+    assert [line.partition(";")[0] for line in record.lines] == [
+        f"The crawl still runs after {took_s} s" for took_s in (601, 1201)
+    ]
     assert record.cycles[0].exit_code == -9
 
 
@@ -386,7 +379,10 @@ def test_a_crawl_beyond_its_longest_duration_is_ended(tmp_path: Path) -> None:
     schedule = Schedule(3600.0, max_duration_s=100.0)
     assert Monitor(tmp_path / "store", lambda: crawl, schedule, record, clock).run(1) == 1
     assert crawl.orders == ["stop", "kill"]
-    assert record.warnings == ["asked to end", "killed"]
+    assert [line.rpartition(": it ")[2] for line in record.lines] == [
+        "was asked to end",
+        "did not end and was killed",
+    ]
     assert record.cycles[0].took_s == pytest.approx(100.0 + KILL_AFTER_S, abs=3.0)
 
 
@@ -429,7 +425,7 @@ def test_a_crawl_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
         return crawl
 
     assert Monitor(tmp_path / "store", start, Schedule(60.0), record, clock).run(2) == 1
-    assert record.warnings == ["no memory"]
+    assert record.lines == ["The crawl cannot be started (no memory): free memory, or end other processes"]
     assert [cycle.exit_code for cycle in record.cycles] == [1, 0]
 
 
@@ -439,10 +435,10 @@ def test_a_terminal_that_has_gone_ends_no_monitor(monkeypatch: pytest.MonkeyPatc
     stderr = open(terminal, "w")  # noqa: SIM115 # to close it is an error then
     monkeypatch.setattr(sys, "stderr", stderr)
     listener = Listener(60.0, 1.0)
-    listener.outlasting(9.0)
+    listener.say("after 9 s")
     assert b"after 9 s" in os.read(screen, 1_000)
     os.close(screen)
-    listener.outlasting(9.0)
+    listener.say("after 9 s")
     with suppress(OSError):
         stderr.close()
 
