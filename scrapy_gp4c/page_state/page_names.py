@@ -35,12 +35,14 @@ IGNORED_PARAMS: Final = (
     "ransiteid", "tblci", "cm_mmc*", "sfmc_*", "mibextid", "ref_src", "algo_pvid", "pdp_npi", "__cf_chl_*",
     "hss_channel", "mkwid", "pcrid", "cmpid", "ncid", "wprov", "__twitter_impression", "cvid", "mkcid",
     "mkevt", "mkrid", "_trkparms", "_trksid", "pd_rd_*", "pf_rd_*", "fbadid", "adgroupid",
+    # Signatures of links to files in clouds.
+    "x-amz-*", "x-goog-*", "key-pair-id", "awsaccesskeyid", "googleaccessid", "ossaccesskeyid",
     *SESSION_PARAMS,
 )  # fmt: skip
 """Default names of parameters that make no page of their own, lower case; a final ``*`` is any rest.
 
-Sources: the vendors' documentation of their campaign and click parameters, the list of Brave's query filter,
-and the session names of PHP, Java EE, ASP, ColdFusion and osCommerce.
+Sources: the vendors' documentation of their campaign, click and signature parameters, the list of Brave's query
+filter, and the session names of PHP, Java EE, ASP, ColdFusion and osCommerce.
 """
 
 _SESSION_NAMES: Final = re.compile(
@@ -58,6 +60,19 @@ _CACHE_BUSTER: Final = re.compile(
 """Parameter that keeps caches from answering: a Unix time or a random number, such as jQuery's ``_``.
 
 Other short names, but for coordinates, count only with as many digits as JavaScript's Math.random() gives."""
+_SIGNED: Final = (
+    (  # CloudFront, Amazon's and Google's older signatures, Laravel
+        re.compile(r"^(?=(?:.*&)?signature=)(?:.*&)?(?:expires=\d{10}|policy=)", re.I),
+        re.compile(r"(?:signature|expires|policy)=.*", re.I),
+    ),
+    (  # Azure
+        re.compile(r"^(?=(?:.*&)?sig=)(?:.*&)?sv=20\d\d-\d\d-\d\d", re.I),
+        re.compile(r"(?:sig|s[eprtv]|sip|spr|srt|sdd|sk(?:oid|tid|[estv]))=.*", re.I),
+    ),
+)
+"""Pattern of a query that signs a link for some time, and of its parameters that make the signature."""
+_ORDER: Final = re.compile("C=[NMSD];O=[AD]")
+"""Parameter that sorts a directory's listing, of Apache's mod_autoindex."""
 _link_finders: Final = tuple(
     re.compile(pattern).findall
     for pattern in (  # each begins with a text, which makes it fast
@@ -88,11 +103,12 @@ def _pattern(ignored: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(names) or r"(?!)", re.DOTALL)
 
 
-def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
-    """Return a URL without ignored and session parameters, its default port, and a dot after its host.
+def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS, *, keeps_signature: bool = False) -> str:
+    """Return a URL without ignored, session and signature parameters, default port, and dot after the host.
 
     All else stays as it is, the order of the other parameters included. ``ignored``: names as in
-    `IGNORED_PARAMS`; (): the URL is returned as it is.
+    `IGNORED_PARAMS`; (): the URL is returned as it is; ``keeps_signature``: whether a signature stays that
+    is known by several parameters.
     """
     if not ignored:
         return url
@@ -113,6 +129,9 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
     query, hash_mark, fragment = query.partition("#")
     parts = query.split("&")
     parameters = [parameter for parameter in parts if not _is_ignored(parameter, _pattern(ignored))]
+    for signed, signature in _SIGNED:
+        if not keeps_signature and signed.match(query):
+            parameters = [parameter for parameter in parameters if not signature.fullmatch(parameter)]
     if len(parameters) < len(parts):
         query = "&".join(parameters)
     return head + (mark + query if query else "") + hash_mark + fragment
@@ -134,8 +153,8 @@ def link_sum(source: str, ignored: tuple[str, ...]) -> int:
 
 
 def without_session(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
-    """Return a URL without those session parameters that are in `ignored`; campaign parameters stay."""
-    return page_url(url, _sessions(ignored))
+    """Return a URL without those session parameters that are in `ignored`; it can be requested later."""
+    return page_url(url, _sessions(ignored), keeps_signature=True)
 
 
 @lru_cache(maxsize=8)
@@ -146,7 +165,7 @@ def _sessions(ignored: tuple[str, ...]) -> tuple[str, ...]:
 def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:
     name, _, value = parameter.partition("=")
     name = unquote_plus(name).lower()
-    if pattern.fullmatch(name) or _CACHE_BUSTER.fullmatch(parameter):
+    if pattern.fullmatch(name) or _CACHE_BUSTER.fullmatch(parameter) or _ORDER.fullmatch(parameter):
         return True
     return _SESSION_VALUE.fullmatch(value) is not None and _SESSION_NAMES.fullmatch(name) is not None
 

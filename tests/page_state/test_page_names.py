@@ -47,6 +47,11 @@ PAGE = "http://h/a?id=1&page=2"
         "http://h/a?id=1&page=2&_=1764412345678&rnd=0.8349345345",
         "http://h/a?id=1&r=0.8349345345123456&page=2&sesskey=a1B2c3&MODsid=0123456789abcdef",
         "http://h/a?csrf_token=0123456789abcdef0123456789abcdef&id=1&page=2&awc=1_2_3&__cf_chl_tk=x",
+        "http://h/a?id=1&page=2&C=M;O=D",
+        "http://h/a?id=1&page=2&X-Amz-Date=20261130T000000Z&X-Amz-Expires=3600&X-Amz-Signature=",
+        "http://h/a?id=1&page=2&Expires=1764412345&Signature=&Key-Pair-Id=APKA",
+        "http://h/a?expires=1764412345&id=1&page=2&signature=0123456789abcdef",
+        "http://h/a?sv=2024-11-04&st=2026-11-30&se=2026-12-01&sr=b&sp=r&id=1&page=2&sig=",
     ],
 )
 def test_parameters_of_campaigns_and_sessions_make_no_page(url: str) -> None:
@@ -65,6 +70,8 @@ def test_parameters_of_campaigns_and_sessions_make_no_page(url: str) -> None:
         "http://h/a;id=0123456789abcdef01234567", "http://h/a?classid=0123456789abcdef01234567",
         "http://h/a?_=3&rnd=12&t=1764412345", "http://h/a?visitor=0123456789abcdef01234567",
         "http://h/map?geo_lat=0.8349345345123456&x=0.1278901234567890", "http://h/a?share=0.8349",
+        "http://h/archive?signature=A-12&policy_id=3", "http://h/a?expires=1764412345", "http://h/a?sp=2&sig=x",
+        "http://h/a?sv=2024-11-04&sp=2", "http://h/a?C=M", "http://h/a?C=M;O=D;F=1",
     ],
 )  # fmt: skip
 def test_all_other_urls_name_their_own_page(url: str) -> None:
@@ -106,9 +113,9 @@ def test_names_of_data_take_time_in_proportion() -> None:
 
 
 def test_a_stored_url_has_no_session() -> None:
-    """Campaigns stay, as the link was; with sessions taken off the list, they stay, too."""
-    url = "http://h/a;jsessionid=1?PHPSESSID=2&utm_source=x"
-    assert without_session(url) == "http://h/a?utm_source=x"
+    """Campaigns and signatures stay, as the link was; with sessions taken off the list, they stay, too."""
+    url = "http://h/a;jsessionid=1?PHPSESSID=2&utm_source=x&expires=1764412345&signature=3"
+    assert without_session(url) == "http://h/a?utm_source=x&expires=1764412345&signature=3"
     assert without_session(url, ("utm_*",)) == url
 
 
