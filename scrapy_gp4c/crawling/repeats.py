@@ -53,6 +53,8 @@ MIN_COMBINATIONS: Final = 16
 """Fewest combinations of a path's query parameters for a warning; at least 3 for each parameter, too."""
 MAX_COMBINATIONS: Final = 256
 """Most combinations that are noted for a path."""
+_IN_LIST: Final = re.compile("[,;|+ ]")
+"""Sign between the members of a list in a URL, as in ``?ids=1,2`` and ``/tags/a+b``."""
 _NUMBER: Final = re.compile(r"\d+")
 MAX_REMEMBERED: Final = 100_000
 """Most texts of a cycle's new pages, and most scopes, that are remembered."""
@@ -293,7 +295,7 @@ class Repeats:
         self._forms: dict[str, tuple[int, set[int]]] = {}
         """Form of URL, see `form_of` -> number of new pages, and hashes of their texts without numbers."""
         self._combinations: defaultdict[str, set[frozenset[str]]] = defaultdict(set)
-        """URL without query -> sets of parameters of its new pages."""
+        """URL without query, or before a list at its end -> sets of parameters and of lists' members."""
         self._facets: set[str] = set()
         """URLs without query for whose combined parameters there was a warning."""
         self._originals: dict[tuple[str, int], int] | None = None
@@ -395,9 +397,20 @@ class Repeats:
         )
 
     def _note_combination(self, url: str) -> str | None:
-        """Note the parameters of a new page; returns a warning if its path's are combined, as facets are."""
+        """Note the parameters of a new page; returns a warning if its path's are combined, as facets are.
+
+        The members of a list count as parameters, in the query and at the end of the path.
+        """
         path, _, query = url.partition("?")
-        names = frozenset(name for name, _ in parse_qsl(query, True))
+        lists = {name: _IN_LIST.split(value) for name, value in parse_qsl(query, True)}
+        head, _, tail = path.rpartition("/")
+        if len(members := _IN_LIST.split(tail)) > 1:
+            path, lists[""] = head, members
+        names = frozenset(
+            f"{name}={member}" if len(members) > 1 else name
+            for name, members in lists.items()
+            for member in members
+        )
         if not names or path in self._facets:
             return None
         combinations = self._combinations[path]
@@ -408,9 +421,9 @@ class Repeats:
             return None
         self._facets.add(path)
         return (
-            f"New pages such as {url} combine the parameters of {path} in {len(combinations)} ways, as the "
-            "filters of a shop do. They are not capped: add to GP4C_URL_PARAMS_IGNORED what makes no page of "
-            'its own, give combinations {"never": True} in GP4C_RULES, or set GP4C_NEW_PAGES.'
+            f"New pages such as {url} combine the parameters or names of {path} in {len(combinations)} ways, "
+            "as the filters of a shop do. They are not capped: add to GP4C_URL_PARAMS_IGNORED what makes no "
+            'page of its own, give combinations {"never": True} in GP4C_RULES, or set GP4C_NEW_PAGES.'
         )
 
     def _counted(self, url: str) -> list[Scope]:

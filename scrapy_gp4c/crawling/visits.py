@@ -21,6 +21,7 @@ from twisted.internet.defer import Deferred
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.cycle import Cycle, Refusal, VisitInfo, retry_after
 from scrapy_gp4c.crawling.doubt import (
+    ALTERNATING,
     MAX_SHARING,
     NO_DOUBT,
     NO_REFUSALS,
@@ -504,7 +505,7 @@ class Visit:
                 self._note_doubtful(response, changed.page)
         if doubt.is_remembered and page.fingerprint not in visits.texts.doubted:
             visits.store.amend_record(doubted=visits.texts.remember_doubted(page.fingerprint))
-        if doubt.reason == ONCE_MORE:
+        if doubt.reason in (ONCE_MORE, ALTERNATING):
             self._note_refusal(None)
         elif doubt.reason not in NO_REFUSALS:
             self._note_doubtful(response, self._claim.page)

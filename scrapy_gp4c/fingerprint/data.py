@@ -28,7 +28,7 @@ _HOST_KEY: Final = re.compile("served_?by|generated_?by_?host", re.I)
 _ANSWERED_BY: Final = re.compile("(?:server|host|node|instance|backend|worker)(?:_?(?:name|id))?", re.I)
 _CLOCK_KEY: Final = re.compile(
     r"(?:(?:server|current|response|request|query|process(?:ing)?|generation|search|execution|exec|run|up)(?=[-_]?[a-z]{2}|[-_]s)"
-    r"|generated|fetched|retrieved|cached?|render(?:ed)?|elapsed|now|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)"
+    r"|generated|fetched|retrieved|served|cached?|render(?:ed)?|elapsed|now|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)"
     r"|expires?|took|timestamp|time_?stamp|ts|unix|epoch)"
     r"[-_]?(?:time|at|on|ms|s|sec|seconds|millis|date|stamp|timestamp|in|duration|until|age)?(?:[-_]?ms|[-_](?:s|utc|iso))?|ttl",
     re.I,
@@ -44,6 +44,10 @@ _SERVER_KEY: Final = re.compile(
 )
 _CACHE_KEY: Final = re.compile("(?:x[-_]?)?cache(?:[-_]?(?:status|state|hit))?", re.I)
 _CACHE_STATE: Final = re.compile("hit|miss", re.I)
+_CACHE_FLAG: Final = re.compile(
+    "(?:is|was)?[-_]?cached|(?:is|was|served)?[-_]?from[-_]?cache|cache[-_]?(?:hit|miss)", re.I
+)
+"""Key of a boolean that says whether the answer came from a cache."""
 _OWN_DATE_KEY: Final = re.compile(
     "updat|modif|lastmod|build|chang|creat|pub|post|seen|fetch|check|sync|generat|crawl|index|retriev|scrap|stamp|visit"
     "|access|refresh|cach|expir|now|activ|issued|render",
@@ -229,7 +233,9 @@ def _is_noise(key: str, value: object) -> bool:
         return len(value) >= 6 or any(map(str.isdigit, value))
     if isinstance(value, str) and _CACHE_STATE.fullmatch(value) is not None:
         return _CACHE_KEY.fullmatch(key) is not None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, bool):
+        return _CACHE_FLAG.fullmatch(key) is not None
+    is_number = isinstance(value, int | float)
     if _CLOCK_KEY.fullmatch(key):
         return is_number or (
             isinstance(value, str) and value[:1].isdigit() and value[-1] != "%" and " - " not in value

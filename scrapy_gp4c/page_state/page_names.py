@@ -41,8 +41,8 @@ IGNORED_PARAMS: Final = (
 )  # fmt: skip
 """Default names of parameters that make no page of their own, lower case; a final ``*`` is any rest.
 
-Sources: the vendors' documentation of their campaign, click and signature parameters, the list of Brave's query
-filter, and the session names of PHP, Java EE, ASP, ColdFusion and osCommerce.
+Sources: the vendors' documentation of their campaign, click and signature parameters, the list of Brave's
+query filter, and the session names of PHP, Java EE, ASP, ColdFusion and osCommerce.
 """
 
 _SESSION_NAMES: Final = re.compile(

@@ -320,6 +320,10 @@ async def test_cursors_with_other_values_in_each_run_are_one_warning(
         ("http://a.example/cal?m={0}", "there are no events in {2} , maybe in others", True),
         ("http://a.example/{3}/", "this is {3} , where quote {0} is of the day", True),
         ("http://a.example/shop?{4}", "a{1}z", True),
+        ("http://a.example/compare?ids={5}", "a{1}z", True),
+        ("http://a.example/tags/{5}", "a{1}z", True),
+        ("http://a.example/map?at={0},{1}", "a{1}z", False),
+        ("http://a.example/how,to,{1}", "a{1}z", False),
         ("http://a.example/item/{0}", "item {0} is called a{1}z", False),
         ("http://a.example/item?id={0}&lang={1}", "item {0} is called a{1}z", False),
         ("http://a.example/{1}", "{0} items", False),
@@ -328,7 +332,7 @@ async def test_cursors_with_other_values_in_each_run_are_one_warning(
 def test_pages_that_differ_by_a_number_or_their_query_are_named(
     url: str, text: str, is_named: bool, store_path: Path
 ) -> None:
-    """Once a cycle, as a calendar, a search without end or facets; pages with names of their own are not."""
+    """Once a cycle, as a calendar, a search without end, facets or lists; pages with own names are not."""
     read, lines = [], []
     with Store(store_path) as store:
         repeats = Repeats(store, 10)
@@ -336,9 +340,10 @@ def test_pages_that_differ_by_a_number_or_their_query_are_named(
             path = "/".join("ab"[int(bit)] for bit in f"{number:b}")
             letters = "".join(chr(97 + int(digit)) for digit in f"{number:04}")
             facets = "&".join(f"f{at}={letters}" for at, bit in enumerate(f"{number:b}") if bit == "1")
-            values = number, letters, calendar.month_name[number % 12 + 1].lower(), path, facets
+            tags = ",".join("abcdefghi"[at] for at, bit in enumerate(f"{number:b}") if bit == "1")
+            values = number, letters, calendar.month_name[number % 12 + 1].lower(), path, facets, tags
 
-            def text_of_page(values: tuple[int, str, str, str, str] = values) -> str:
+            def text_of_page(values: tuple[int, str, str, str, str, str] = values) -> str:
                 read.append(values)
                 return text.format(*values)
 

@@ -1351,6 +1351,9 @@ def test_json_is_compared_by_value() -> None:
         ("took", 12, 31),
         ("served_by", "app-1", "app-7"),
         ("cache", "HIT", "MISS"),
+        ("cached", True, False),
+        ("fromCache", True, False),
+        ("served_at", 1763690584.25, 1763776984.5),
         ("elapsed_ms", 0.31, 0.52),
         ("traceId", "4bf92f3577b34da6", "00f067aa0ba902b7"),
         ("view_count", 1204, 1377),
@@ -1387,6 +1390,7 @@ def test_clocks_and_tokens_of_json_do_not_count(key: str, one: object, two: obje
         ("uptime", "99.98%", "98.12%"),
         ("dates", ["2026-11-12"], ["2026-11-13"]),
         ("up", 3, 4),
+        ("served", True, False),
     ],
 )
 def test_names_and_readings_of_json_count(key: str, one: object, two: object) -> None:
