@@ -209,6 +209,8 @@ OTHER_PAGES_NAME: Final = (
 )
 """Pattern of names of parts that are about other pages."""
 _OF_WIDGET: Final = "(?:weather|wetter|meteo|clock|visitors?|share|social)"
+_LINKED_PAGES: Final = "linked pages"
+"""`OTHER_PAGES` if the part has a link: "recommended" may be a dose."""
 _OTHER_PAGES_NAME: Final = re.compile(
     rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:box|bar|block|info)"
     rf"|{_OF_WIDGET}[-_]?widget|widget[-_]?{_OF_WIDGET}|(?:who-?is-?|whos-?|users?-?)?online-?(?:list|users)|(?:live-?)?chat[-_]?(?:launcher|bubble|widget|button)|random-?(?:quote|tip|fact|image)s?"
@@ -230,6 +232,7 @@ _CONSENT_NAME: Final = re.compile(
     r"(?:[\w-]*[-_])?(?:cookies?|gdpr|consent|ccpa)[-_]?(?:[^\W_]+[-_])*(?:banner|bar|notice|consent|popup|pop-up|modal"
     r"|dialog|overlay|message|alert|wall|layer|law|disclaimer|prompt|manager|hint|hinweis|info|settings|preferences"
     r"|container|wrapper|box|root|window)(?:[-_][^\W_]+)*|(?:cookies?|gdpr|consent|cookie-?law|cookiebar|onetrust)[-_\w]*(?:sdk|root)"
+    r"|[\w-]*(?:cookie|gdpr|pdpa|lgpd|ccpa)[-_]?(?:consent|compliance)[-_\w]*|sliding-popup|cc-(?:window|banner)"
     r"|(?:tarteaucitron|didomi|usercentrics|cmplz|cky|iubenda-cs|qc-cmp2|sp-message|axeptio|borlabs-?cookie|klaro|truste"
     r"|osano-cm|termly|fc-consent|moove-gdpr|hs-eu-cookie)(?>(?:[-_]\w*)*)"
     r"|onetrust[-_\w]*|cookiebot[-_\w]*|cybot-?cookiebot[-\w]*"
@@ -871,10 +874,24 @@ def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
     if role not in ("", "region") or node.tag in ("ul", "nav", "form", "dialog"):
         return False
     return (
-        identity.encode() in shown_ids
+        (identity.encode() in shown_ids or _is_unfolded(node))
         and _OVERLAY_NAME.search(" ".join(names_of(attributes.get("class"), identity))) is None
         and not _SELECTOR.find("nav,form,dialog,[role=dialog],[role=menu]", node)
     )
+
+
+def _is_unfolded(node: LexborNode) -> bool:
+    """Whether a click on the element before a hidden one shows it: a question, a spoiler, or another tab."""
+    header = node.prev
+    while header is not None and (header.tag or "-").startswith("-"):
+        header = header.prev
+    if header is None or header.tag in ("p", "ul", "ol", "table", "form", "nav"):
+        return False
+    classes = (set((one.attributes.get("class") or "").split()) for one in (header, node))
+    return 0 < len(header.text(strip=True)) <= _LONGEST_QUESTION or not set.isdisjoint(*classes)
+
+
+_LONGEST_QUESTION: Final = 160  # characters
 
 
 def _mark_named(node: LexborNode) -> None:
@@ -915,6 +932,8 @@ def _reason(node: LexborNode) -> str | None:
         return None
     role = (attributes.get("role") or "").lower()
     reason = _naming(attributes.get("class")).reason or _naming(attributes.get("id")).reason
+    if reason == _LINKED_PAGES:
+        reason = OTHER_PAGES if _SELECTOR.find("a", node) else None
     if reason is not None:
         return reason
     if tag in ("amp-ad", "amp-embed") or any(map(_is_ad_attribute, attributes.items())):
@@ -1116,8 +1135,12 @@ def _labelled(label: LexborNode, is_ad: bool) -> list[LexborNode]:
                 break
             parts.append(sibling)
             block = sibling.tag or ""
-            links = _SELECTOR.find("a", sibling)
+            links = [sibling] if sibling.tag == "a" else _SELECTOR.find("a", sibling)
             if len(text) > (_LONGEST_AD if is_ad else _LONGEST_LINK * len(links)):
+                return []
+            # A script fills the place of an ad: what follows in the source is the page's own text.
+            is_boxed = above is not None and len(above.text(strip=True)) == size + len(text)
+            if is_ad and not (is_boxed or _is_menu(sibling)):
                 return []
             if not is_ad and any(_is_file(_file_of(link.attributes.get("href") or "")) for link in links):
                 return []
@@ -1181,7 +1204,7 @@ def _reason_of_name(name: str) -> str | None:
     if _CONSENT_NAME.fullmatch(name):
         return CONSENT
     if _OTHER_PAGES_NAME.fullmatch(name):
-        return OTHER_PAGES
+        return _LINKED_PAGES if name in ("related", "recommended") else OTHER_PAGES
     return SIDEBAR if _STRIP_NAME.fullmatch(name) else None
 
 

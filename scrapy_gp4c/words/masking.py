@@ -209,7 +209,7 @@ _TOKEN: Final = (
     r"|correlation|session|sitzungs|anfrage)[\s_-]?(?:id|nr\.?)"
     r"|(?:error|incident|support) (?:id|ref(?:erence)?)|build[\s_-]?id"
     r"|build(?=\s?[:#]?\s?(?=[0-9]*+[a-f])(?=[a-f]*+[0-9])[0-9a-f]{7,40}\b)"
-    r"|(?:server|node|backend|pod|instance)(?=\s?:\s?[a-z]{2,20}-?[a-z0-9]{0,20}[.-]\w)"
+    r"|(?:server|node|backend|pod|instance)(?=\s?:\s?(?!(?:imap|smtp|pop|mail|mx|s?ftp|ns|ntp|vpn|dns|ldap|irc)\d{0,2}[.-])[a-z]{2,20}-?[a-z0-9]{0,20}[.-]\w)"
     r"|(?:serv|render|deliver|process)ed by"
     r"|ref(?:erence)?(?=\s?[#:]\s?[\da-f]{1,40}\.[\da-f]{1,40}\.)"
     r"|(?<=[?&])(?:cb|rnd|ts?|nocache|cachebust\w{0,3}|token|cursor|page_?token|expires|x-amz-\w{1,20}|signature)(?==))"
@@ -277,7 +277,8 @@ _SAID_BEFORE: Final = {
         r"|treat|rule|polic|dispute|royalt))|\(c\))[^.!?]{0,40}$"
     ),
     "memory": re.compile(
-        r"\b(?:peak|max) memory(?: us(?:age|ed))?\W{1,3}$|\bmem(?:ory)?[\s_](?:usage|used|peak)\W{1,3}$"
+        r"\b(?:peak memory(?: us(?:age|ed))?|max memory us(?:age|ed))\W{1,3}$"
+        r"|\bmem(?:ory)?[\s_](?:usage|used|peak)\W{1,3}$"
         r"|\bspeicherverbrauch\W{1,3}$|\bmémoire utilisée\W{1,3}$|\bmemoria (?:usada|utilizzata)\W{1,3}$"
     ),
     "address": re.compile(
@@ -337,6 +338,7 @@ DATED: Final = "\x03"
 _SAYS_RUN: Final = frozenset(WORDS["run_time"].split())
 _RUN_SIGNS: Final = re.compile("生成|用时|耗时|處理|处理|执行|執行|처리|생성|สร้าง")
 _UNTIL: Final = frozenset(_TABLE["until"])
+_UNTIL_CLOCK: Final = _UNTIL.difference(WORDS["at"].split(), ("om",))  # sluit om 21:30
 VIEWS: Final = frozenset(WORDS["views"].split())
 """Words for page views, which stand beside a counter: "views", "Aufrufe"."""
 _BULLET: Final = re.compile(r"[·•]\s?$")
@@ -361,6 +363,8 @@ _AT: Final = re.compile(
     r",?(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|klo|saat|lúc|ngày|pukul|ที่))?,? ?$"
 )  # [sic] between a day and its clock
 _ABOUT: Final = frozenset(WORDS["about"].split())
+_FROM_BEFORE: Final = re.compile(f"(?:{'|'.join(WORDS['before_from'].split())})\\s?$".replace("_", " "))
+_FROM_AFTER: Final = re.compile(f"\\s?(?:{'|'.join(WORDS['before_until'].split())})".replace("_", " "))
 _WEEKDAY_WORDS: Final = frozenset(word for phrase in _TABLE["weekday_phrases"] for word in phrase.split())
 _BEFORE_MOMENT: Final = RECENT.union(  # for 5 timer siden
     _TABLE["weekday_phrases"],
@@ -527,6 +531,9 @@ def mask_relative(window: str) -> str:
         word, blanks = pieces[index], pieces[index + 1] if index + 1 < len(pieces) else ""
         bare = word.rstrip(".,;:!?)")
         if (last(1), bare) in _UNIT_AFTER:
+            if _is_before_event(" ".join(masked[:-4:2]), bare, "".join(pieces[index + 1 : index + 4])):
+                masked += (word, blanks)
+                continue
             taken = 2 if last(2) in _NUMBER_WORDS or last(2)[:1].isdigit() else 1
             taken += taken == 2 and last(3) in _NUMBER_WORDS  # a few minutes ago
             while last(taken + 1) in _ABOUT:
@@ -690,6 +697,10 @@ class _Masks:
             return _KANJI.search(before[-12:]) is not None and not _says(
                 before, _SAYS_VERSION, _VERSION_SIGNS, 1
             )
+        if kind in ("span", "hanging", "before") and _is_before_event(
+            before, (words or [text])[-1], match.string[match.end() : match.end() + _NEAR]
+        ):
+            return False
         if kind == "span":
             return (words[0], words[-1]) in _UNIT_AFTER or (words[-2], words[-1]) in _UNIT_AFTER
         if kind == "before":
@@ -746,6 +757,16 @@ class _Masks:
                 return False
             return not self._is_about_checksums
         return True
+
+
+def _is_before_event(before: str, word: str, after: str) -> bool:
+    """Whether a span that ends with `word` means "3 days before" rather than "3 days ago", by its neighbours.
+
+    Many languages have one word for both: in Turkish, "Girişten 3 gün önce" is a term, "3 gün önce" a clock.
+    """
+    return not word.isascii() and (
+        _FROM_BEFORE.search(before[-_NEAR:]) is not None or _FROM_AFTER.match(after) is not None
+    )
 
 
 def _says_clock(before: str) -> bool:
@@ -813,7 +834,9 @@ def _runs_out(before: str, span: re.Match[str]) -> bool:
     """Whether a span such as 2 h 34 min or 19:59 is a countdown by the words beside it."""
     after = _CLAUSE.split(span.string[span.end() : span.end() + _REACH], 1)[0]
     near = {*_LAST_WORDS.findall(before)[-4:], *_LAST_WORDS.findall(after)[:2]}
-    is_countdown = not _COUNTDOWN.isdisjoint(near) and (":" not in span[0] or not _UNTIL.isdisjoint(near))
+    is_countdown = not _COUNTDOWN.isdisjoint(near) and (
+        ":" not in span[0] or not _UNTIL_CLOCK.isdisjoint(near)
+    )
     return (
         is_countdown
         or not _LEFT.isdisjoint(near)
