@@ -42,7 +42,7 @@ MAX_CHANGED: Final = 50
 MIN_VARYING: Final = 2
 """Fewest alternating pages whose two answers of a cycle differ: one alone may have changed in between."""
 MIN_NEAR_PAGES: Final = 4
-"""Fewest pages with near texts that are doubtful; two thirds of the changed pages must have them, too."""
+"""Fewest pages with near texts that are doubtful; if not close, two thirds of the changed pages, too."""
 LOST: Final = 0.8
 """Share of a copy's words: a text with less is doubtful if two thirds of the visited pages have less."""
 MAX_MARKED_WORDS: Final = 300
@@ -507,15 +507,16 @@ class SharedTexts:
         is_earlier = page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted
         is_earlier &= has_changed  # where a callback asks again, the notes may be of the answer before
         if is_earlier:
-            self._returned[site].add(copy.copy)
-            alternating = self._alternating[site]
+            returned, alternating = self._returned[site], self._alternating[site]
+            returned.add(copy.copy)
             # The end of a sale brings back the texts of all its pages: only a second return is of variants.
-            is_alternating = notes.returns > 0 and not notes.was_believed
-            if is_alternating:
+            if notes.returns > 0 and not notes.was_believed:
                 alternating[copy.copy] = None
+            is_first = len(returned) < MIN_NEAR_PAGES and not notes.was_believed
+            is_alternating = is_first or copy.copy in alternating
             if copy.page in self.asked_once_more:
-                self._second_answers[site, False] += 1
-                is_alternating &= self._varies(site)
+                self._second_answers[site, False] += copy.copy in alternating
+                is_alternating = copy.copy in alternating and self._varies(site)
             answer = AnswerFeatures(headers, notes.words, notes.words, is_alternating=is_alternating)
             if (reason := reason_of(answer)) == ALTERNATING:
                 self.asked_once_more.add(copy.page)
@@ -547,7 +548,7 @@ class SharedTexts:
             are_near(pages, changed, visited) for pages in (near.from_far, len(near.halved))
         )
         many_shrunk = are_near(len(near.shrunk), visited, visited)
-        are_close = is_shared(len(near.close), visited)
+        are_close = len(near.close) >= MIN_NEAR_PAGES and is_shared(len(near.close), visited)
         is_once_more = copy.page in self.asked_once_more
         block_has_ended = len(self._returned[site]) >= MIN_NEAR_PAGES
         answer = AnswerFeatures(

@@ -34,7 +34,7 @@ from scrapy.spiders import CrawlSpider, Rule
 from scrapy.utils.request import RequestFingerprinter, request_from_dict
 
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, page_url, without_session
+from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, page_url, signature_names, without_session
 from scrapy_gp4c.page_state.rules import META_KEYS
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.settings import values
@@ -555,6 +555,8 @@ class Rebuilder:
     def stored(self, request: Request) -> StoredRequest:
         """Return what the store keeps of a request, as `to_stored` does, without what is secret."""
         stored = to_stored(request, self.spider)
+        if self._ignored and (names := signature_names(stored["url"])):
+            stored["lacks"] = [f"query {name}" for name in names]
         # The session in a URL is of no use in the next run, and the page can be requested without it.
         stored["url"] = without_session(stored["url"], self._ignored)
         if self._has_session(request):

@@ -61,13 +61,17 @@ _CACHE_BUSTER: Final = re.compile(
 
 Other short names, but for coordinates, count only with as many digits as JavaScript's Math.random() gives."""
 _SIGNED: Final = (
-    (  # CloudFront, Amazon's and Google's older signatures, Laravel
-        re.compile(r"^(?=(?:.*&)?signature=)(?:.*&)?(?:expires=\d{10}|policy=)", re.I),
-        re.compile(r"(?:signature|expires|policy)=.*", re.I),
+    (  # CloudFront, Laravel, nginx: an expiry, and a signature that is long, or taken out as a secret
+        re.compile(
+            r"^(?=(?:.*&)?(?:sig(?:nature)?|token|md5|hash|hmac|st)=(?:[^&]{16}|&|$))"
+            r"(?:.*&)?(?:(?:exp(?:ires?|iry)?|e)=1[5-9]\d{8}(?:&|$)|policy=)",
+            re.I,
+        ),
+        re.compile(r"(?:sig(?:nature)?|token|md5|hash|hmac|st|exp(?:ires?|iry)?|e|policy)=", re.I),
     ),
     (  # Azure
         re.compile(r"^(?=(?:.*&)?sig=)(?:.*&)?sv=20\d\d-\d\d-\d\d", re.I),
-        re.compile(r"(?:sig|s[eprtv]|sip|spr|srt|sdd|sk(?:oid|tid|[estv]))=.*", re.I),
+        re.compile(r"(?:sig|s[eprtv]|sip|spr|srt|sdd|sk(?:oid|tid|[estv]))=", re.I),
     ),
 )
 """Pattern of a query that signs a link for some time, and of its parameters that make the signature."""
@@ -103,12 +107,11 @@ def _pattern(ignored: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(names) or r"(?!)", re.DOTALL)
 
 
-def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS, *, keeps_signature: bool = False) -> str:
+def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
     """Return a URL without ignored, session and signature parameters, default port, and dot after the host.
 
     All else stays as it is, the order of the other parameters included. ``ignored``: names as in
-    `IGNORED_PARAMS`; (): the URL is returned as it is; ``keeps_signature``: whether a signature stays that
-    is known by several parameters.
+    `IGNORED_PARAMS`; (): the URL is returned as it is.
     """
     if not ignored:
         return url
@@ -129,9 +132,8 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS, *, keeps_signa
     query, hash_mark, fragment = query.partition("#")
     parts = query.split("&")
     parameters = [parameter for parameter in parts if not _is_ignored(parameter, _pattern(ignored))]
-    for signed, signature in _SIGNED:
-        if not keeps_signature and signed.match(query):
-            parameters = [parameter for parameter in parameters if not signature.fullmatch(parameter)]
+    if signature := _signature(query):
+        parameters = [parameter for parameter in parameters if parameter not in signature]
     if len(parameters) < len(parts):
         query = "&".join(parameters)
     return head + (mark + query if query else "") + hash_mark + fragment
@@ -141,6 +143,17 @@ def ignored_names(url: str, ignored: tuple[str, ...]) -> list[str]:
     """Return the names of the query parameters that `page_url` leaves out of a URL, sorted."""
     query, compared = (one.partition("#")[0].partition("?")[2] for one in (url, page_url(url, ignored)))
     return sorted({part.partition("=")[0] for part in query.split("&") if part not in compared.split("&")})
+
+
+def signature_names(url: str) -> list[str]:
+    """Return the names, in lower case, of the query parameters that sign a link for some time, sorted."""
+    query = url.partition("#")[0].partition("?")[2]
+    return sorted({parameter.partition("=")[0].lower() for parameter in _signature(query)})
+
+
+def _signature(query: str) -> list[str]:
+    parameters = query.split("&")
+    return [one for signed, names in _SIGNED if signed.match(query) for one in parameters if names.match(one)]
 
 
 def link_sum(source: str, ignored: tuple[str, ...]) -> int:
@@ -153,8 +166,8 @@ def link_sum(source: str, ignored: tuple[str, ...]) -> int:
 
 
 def without_session(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
-    """Return a URL without those session parameters that are in `ignored`; it can be requested later."""
-    return page_url(url, _sessions(ignored), keeps_signature=True)
+    """Return a URL without signature, and without the session parameters in `ignored`; campaigns stay."""
+    return page_url(url, _sessions(ignored))
 
 
 @lru_cache(maxsize=8)

@@ -36,7 +36,7 @@ from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.commands.test_commands import in_process
-from tests.support.loopback import Listed, Pages, Site, crawl, html, outcomes, stats
+from tests.support.loopback import LinkFollower, Listed, Pages, Site, crawl, html, outcomes, stats
 from training import report, store_history
 
 
@@ -340,6 +340,29 @@ async def test_a_page_stays_the_same_page_when_its_secret_changes(site: Site, st
     with Store(store_path, readonly=True) as store:
         assert store.pages == 1
         assert store.last_cycle == 7
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "Expires={0}&Signature=0123456789abcdef{0}&Key-Pair-Id=APKA",
+        "X-Amz-Date={0}T000000Z&X-Amz-Signature={0}",
+        "md5=0123456789abcdef{0}&expires={0}",
+    ],
+)
+async def test_a_page_with_another_signature_in_each_link_is_visited_by_the_link_of_today(
+    signature: str, site: Site, store_path: Path
+) -> None:
+    """It stays one page, and is not asked for by an old link, which a server refuses."""
+    for cycle in range(1, 5):
+        link = f"/a?id=1&{signature.format(1764412340 + cycle)}"
+        site.pages = {"/": html("links", [link] * (cycle != 3)), link: html(f"text {cycle // 4} " * 60)}
+        site.log.clear()
+        await crawl(LinkFollower, store_path, EVERYTHING, url=site.url())
+        assert site.fetched() == ({"/"} if cycle == 3 else {"/", link})
+    assert [ends for path, ends in outcomes(store_path, 4).items() if path != "/"] == [["changed"]]
+    with Store(store_path, readonly=True) as store:
+        assert store.pages == 2
 
 
 async def test_what_is_called_a_key_and_is_none_loses_no_page(

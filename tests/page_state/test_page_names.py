@@ -14,6 +14,7 @@ from scrapy_gp4c.page_state.page_names import (
     link_sum,
     page_url,
     plainer_urls,
+    signature_names,
     without_session,
 )
 
@@ -51,6 +52,8 @@ PAGE = "http://h/a?id=1&page=2"
         "http://h/a?id=1&page=2&X-Amz-Date=20261130T000000Z&X-Amz-Expires=3600&X-Amz-Signature=",
         "http://h/a?id=1&page=2&Expires=1764412345&Signature=&Key-Pair-Id=APKA",
         "http://h/a?expires=1764412345&id=1&page=2&signature=0123456789abcdef",
+        "http://h/a?id=1&token=0123456789abcdef&e=1764412345&page=2",
+        "http://h/a?MD5=0123456789abcdef&id=1&page=2&Expires=1764412345",
         "http://h/a?sv=2024-11-04&st=2026-11-30&se=2026-12-01&sr=b&sp=r&id=1&page=2&sig=",
     ],
 )
@@ -72,6 +75,7 @@ def test_parameters_of_campaigns_and_sessions_make_no_page(url: str) -> None:
         "http://h/map?geo_lat=0.8349345345123456&x=0.1278901234567890", "http://h/a?share=0.8349",
         "http://h/archive?signature=A-12&policy_id=3", "http://h/a?expires=1764412345", "http://h/a?sp=2&sig=x",
         "http://h/a?sv=2024-11-04&sp=2", "http://h/a?C=M", "http://h/a?C=M;O=D;F=1",
+        "http://h/a?hash=0123456789abcdef0123456789abcdef", "http://h/a?token=x&e=1764412345",
     ],
 )  # fmt: skip
 def test_all_other_urls_name_their_own_page(url: str) -> None:
@@ -112,10 +116,16 @@ def test_names_of_data_take_time_in_proportion() -> None:
     assert link_sum("<a data-post-id=1>", ()) != link_sum("<a data-post-id = '2'>", ())
 
 
+def test_the_parameters_of_a_signature_are_named() -> None:
+    """A stored request lacks them, so that only the spider can make it; a hash alone is no signature."""
+    assert signature_names("http://h/a?MD5=0123456789abcdef&id=1&Expires=1764412345#b") == ["expires", "md5"]
+    assert signature_names("http://h/a?md5=0123456789abcdef") == signature_names("http://h/a") == []
+
+
 def test_a_stored_url_has_no_session() -> None:
-    """Campaigns and signatures stay, as the link was; with sessions taken off the list, they stay, too."""
-    url = "http://h/a;jsessionid=1?PHPSESSID=2&utm_source=x&expires=1764412345&signature=3"
-    assert without_session(url) == "http://h/a?utm_source=x&expires=1764412345&signature=3"
+    """Campaigns stay, as the link was; with sessions taken off the list, they stay, too."""
+    url = "http://h/a;jsessionid=1?PHPSESSID=2&utm_source=x"
+    assert without_session(url) == "http://h/a?utm_source=x"
     assert without_session(url, ("utm_*",)) == url
 
 
