@@ -587,7 +587,7 @@ def test_verifying_tells_columns_that_no_visit_explains(measured: Path) -> None:
         state = store.gains.summed_up()
         state["dq_sum"][5] += 1.0
         store.put_values(REFRESH_VALUES, np.arange(store.merged_pages), state)
-        assert store.verify() == ["the gain of page 5 is not that of its visits (1 such page)"]
+        assert store.verify() == ["the gain of page 5 is not that of its visits (1 such page in its block)"]
         with store.transaction(write=True) as txn:
             GAINS.put(txn, store.db, 2, 7, np.array([(99, 1, 1.0)], GAIN))
         assert any("gains 2, 0: it has a page that does not exist" in one for one in store.verify())

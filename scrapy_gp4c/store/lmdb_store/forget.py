@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.rates import whole_units
 from scrapy_gp4c.store.lmdb_store import fold
@@ -130,15 +129,13 @@ class _Rewriting:
                 joined = self._old.db["urls"].joined(txn, pages, b"\n")
             if joined is None:
                 raise damaged(self._old.path, f"of the pages {pages[0]} to {pages[-1]}, some have no request")
-            state = self._old.columns_of(pages, columns.COLUMNS)
+            state = self._old.columns_of(pages)
             state["group"] = new_group[rows]
             renumber_finders(state["found_by"], self._new_id)
             self._new.append_pages(joined.split(b"\n"), state, directories)
             directories = directories[:0]
-        for kind in self._old.optional_columns():
-            values = self._old.all_values(kind)
-            new = np.arange(len(self._staying))
-            self._new.put_values(kind, new, {name: column[self._staying] for name, column in values.items()})
+            for kind in self._old.optional_columns():
+                self._new.put_values(kind, self._new_id[pages], state)
 
     def _visits(self) -> dict[int, int]:
         """Write the remaining visits; returns cycle -> number of visits left out."""

@@ -785,17 +785,6 @@ class Tables:
             return parts[1]
         return {name: np.concatenate([of_block[name] for of_block in parts]) for name in parts[0]}
 
-    def all_values(self, kind: PageColumns) -> Columns:
-        """Read the optional columns of table `kind` for all merged pages."""
-        parts = [kind.none(0)]
-        for block in range(-(-self.merged_pages // self.block_rows)):
-            rows = min(self.block_rows, self.merged_pages - block * self.block_rows)
-            with self.transaction() as txn:
-                parts.append(kind.read(txn, self.db, block, rows))
-        return {
-            name: np.concatenate([block_columns[name] for block_columns in parts]) for name in kind.dtypes
-        }
-
     def put_values(self, kind: PageColumns, pages: npt.NDArray[Any], values: Columns) -> None:
         """Write columns `values`, ``[P]``, of merged pages to table `kind`; a repeated page's last counts."""
         order = np.argsort(pages, kind="stable")

@@ -38,7 +38,6 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     HINTS,
     PAGE_COLUMNS,
     PLANS,
-    REFRESH_VALUES,
     USUAL,
     WEIGHTS,
     Numbering,
@@ -408,13 +407,15 @@ def _gains(tables: Tables) -> Iterator[str]:
     if gains.log is None:
         return
     expected, dropped = gains.summed_up(), tables.dropped >= gains.since
-    stored = tables.all_values(REFRESH_VALUES)
-    # What dropped visits gained is in columns only.
-    wrong = stored["dq_n"] < expected["dq_n"]
-    if not dropped:
-        wrong = np.logical_or.reduce([stored[name] != expected[name] for name in refresh_value.COLUMNS])
-    if len(pages := np.flatnonzero(wrong)):
-        yield f"the gain of page {pages[0]} is not that of its visits ({counted(len(pages), 'such page')})"
+    for first, block in tables.blocks():
+        by_visits = {name: expected[name][first : first + len(block["n"])] for name in refresh_value.COLUMNS}
+        # What dropped visits gained is in columns only.
+        wrong = block["dq_n"] < by_visits["dq_n"]
+        if not dropped:
+            wrong = np.logical_or.reduce([block[name] != values for name, values in by_visits.items()])
+        if len(rows := np.flatnonzero(wrong)):
+            pages = counted(len(rows), "such page")
+            yield f"the gain of page {first + rows[0]} is not that of its visits ({pages} in its block)"
 
 
 def _weights(tables: Tables) -> Iterator[str]:
