@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
 from textwrap import wrap
@@ -12,7 +13,6 @@ from scrapy.settings import Settings
 
 from scrapy_gp4c.commands.action import Action
 from scrapy_gp4c.commands.changes import CHANGES
-from scrapy_gp4c.commands.completion import script
 from scrapy_gp4c.commands.failing import FAILING
 from scrapy_gp4c.commands.fetcher import FETCHER
 from scrapy_gp4c.commands.files import EXPORT, HINT, IMPORT
@@ -43,8 +43,44 @@ from scrapy_gp4c.scoring.functions import ScoreParser
 Actions = dict[str, Action | TrainingCommand]
 
 
+SHELL_FUNCTION: Final = """\
+# Completes the words of `scrapy gp4c` in bash and zsh: source this file.
+if [ -n "${{ZSH_VERSION-}}" ]; then autoload -Uz compinit bashcompinit && compinit && bashcompinit; fi
+_scrapy_gp4c() {{
+    [ "${{COMP_WORDS[1]}}" = gp4c ] || return
+    local word="${{COMP_WORDS[COMP_CWORD]}}" action="${{COMP_WORDS[2]}}" spider_at=3 words=
+    if [ "$action" = store ]; then action="store ${{COMP_WORDS[3]}}" spider_at=4; fi
+    case "$COMP_CWORD $action $word" in
+        "2 "*) words="{actions}" ;;
+        "3 store "*) words="{store_actions}" ;;
+        "$spider_at $action -"*) ;;
+        "$spider_at "*) words=$(scrapy list 2>/dev/null) ;;
+    esac
+    case "$word" in -*) case "$action" in
+{options}
+    esac ;; esac
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+}}
+complete -o default -F _scrapy_gp4c scrapy"""
+"""Template of the shell function; where it proposes no word, the shell completes file names."""
+
+
 def _completion(_settings: Settings, _options: argparse.Namespace) -> None:
-    print(script(add_actions(argparse.ArgumentParser(), lambda _: None)))
+    """Print the shell function that completes actions, spiders and options."""
+    parsers = add_actions(argparse.ArgumentParser(), lambda _: None)
+    options = {
+        name: dict.fromkeys(re.findall(r"--[a-z-]+", parser.format_usage()))
+        for name, parser in parsers.items()
+    }
+    print(
+        SHELL_FUNCTION.format(
+            actions=" ".join(dict.fromkeys(name.split()[0] for name in parsers)),
+            store_actions=" ".join(name.split()[1] for name in parsers if " " in name),
+            options="\n".join(
+                f'        "{name}") words="{" ".join(words)}" ;;' for name, words in options.items() if words
+            ),
+        )
+    )
 
 
 COMPLETION: Final = Action("print a shell function that completes these words", _completion)
