@@ -118,60 +118,6 @@ NO_GROUPS: Final = StoredGroups(
 """Clusters and links of a store that has none."""
 
 
-class Clusters:
-    """Clusters of pages, links and popularity in the open cycle, read from the store when first needed."""
-
-    def __init__(self, known: KnownPages, cycle: int) -> None:
-        self._known, self._cycle = known, cycle
-
-    @cached_property
-    def _stored(self) -> StoredGroups:
-        """Clusters and links of all pages; pages that became known since these were made have none."""
-        (groups, popularity), pages = self._known.clusters() or NO_GROUPS, self._known.merged_pages
-        new = pages - len(popularity)
-        cluster = np.append(groups.cluster, np.full(new, NOWHERE, np.int32))
-        groups = replace(groups, cluster=cluster, links=replace(groups.links, pages=pages))
-        return StoredGroups(groups, np.append(popularity, np.zeros(new, np.uint8)))
-
-    @cached_property
-    def number(self) -> npt.NDArray[np.intp]:
-        """Number of each page's cluster, ``[P]``; `NOWHERE` for a page in none."""
-        return self._stored.groups.cluster.astype(np.intp)
-
-    def grouping(self, name: Name) -> Grouping:
-        """Return all pages grouped by cluster (`name`: ``cluster``), or each as its own group (``links``)."""
-        return self._stored.groups.grouping(name)
-
-    @property
-    def links(self) -> Links:
-        """Links between the pages that were known when clusters were made."""
-        return self._stored.groups.links
-
-    def popularity(self) -> npt.NDArray[np.uint8]:
-        """Return the popularity of each page, from 0 to 10, ``[P]``; 0: it is not known."""
-        return self._stored.popularity
-
-    def seen_by(self, visits: CycleVisits) -> Clustered:
-        """Return counts of visits by cluster: in the last cycles, and in this one by its `visits` so far."""
-        clusters = len(self._stored.groups.order)
-        return Clustered(clusters, self._finished, self._counted(visits.pages, visits.outcomes))
-
-    @cached_property
-    def _finished(self) -> list[Array]:
-        """Counts of visits to clusters, for each of the last `WINDOW_CYCLES` cycles, newest first."""
-        first = max(1, self._cycle - WINDOW_CYCLES)
-        parts: dict[int, list[Array]] = {cycle: [] for cycle in range(self._cycle - 1, first - 1, -1)}
-        for cycle, visits in self._known.visits(first, self._cycle - 1):
-            parts[cycle].append(visits[["page", "outcome"]])
-        none = np.empty(0, [("page", np.uint32), ("outcome", np.uint8)])
-        of_cycles = [np.concatenate([none, *visits]) for visits in parts.values()]
-        return [self._counted(visits["page"], visits["outcome"]) for visits in of_cycles]
-
-    def _counted(self, pages: Array, outcomes: Array) -> Array:
-        counts = among(outcomes, JUDGED) & (pages < len(self.number))
-        return count_changes(self.number[pages[counts]], outcomes[counts] == CHANGED)
-
-
 class Neighbourhood:
     """Columns of related pages (of a page's site, directory, cluster) for the rounds of a cycle.
 
@@ -197,7 +143,6 @@ class Neighbourhood:
         page_columns = {"key", *group_columns, *columns} & COLUMNS.keys()
         self.of_pages = page_columns if PLAIN.issuperset(columns) else None
         """Names of the columns of the pages themselves that are read; None: any may be."""
-        self.clusters = Clusters(known, cycle)
         self._groupings: dict[Name, Grouping] = {}
 
     def seen_by(self, visits: CycleVisits = NO_VISITS_YET, spent: float = 0.0) -> Related:
@@ -207,7 +152,7 @@ class Neighbourhood:
         """
         recent = self._recent(visits)._replace(spent=spent)
         known = self._directories if self.is_needed else directories(np.empty(0, np.uint64))
-        clustered = self.clusters.seen_by(visits) if self._is_clustered else None
+        clustered = self._clustered(visits) if self._is_clustered else None
         claims = (
             cache(lambda: SiteClaims(*self._site_claims, self._cycle, self._ages))
             if self._is_lifted
@@ -227,14 +172,14 @@ class Neighbourhood:
     def columns(self, columns: Mapping[str, Array], pages: slice | Array) -> Mapping[str, Array]:
         """Return `columns` of `pages`, and ``cluster`` and ``popularity`` if policy or score needs them."""
         if self._is_linked:
-            columns = {**columns, "popularity": self._popularity[pages]}
-        return {**columns, "cluster": self.clusters.number[pages]} if self._is_clustered else columns
+            columns = {**columns, "popularity": self._linked_popularity[pages]}
+        return {**columns, "cluster": self._cluster[pages]} if self._is_clustered else columns
 
     @cached_property
-    def _popularity(self) -> npt.NDArray[np.float64]:
+    def _linked_popularity(self) -> npt.NDArray[np.float64]:
         parts = (columns["found_by"] for _, columns in self._known.blocks({"found_by"}))
         finder = finder_pages(np.concatenate([*parts, np.empty(0, np.uint32)]))
-        return popularity_by_links(finder.astype(np.intp), self.clusters.links)
+        return popularity_by_links(finder.astype(np.intp), self._stored.groups.links)
 
     def grouping(self, name: Name) -> Grouping:
         """Return the grouping `name` of all pages that were known at the cycle's start."""
@@ -244,7 +189,7 @@ class Neighbourhood:
 
     def _grouped(self, name: Name) -> Grouping:
         if name in ("cluster", "links"):
-            return self.clusters.grouping(name)
+            return self._stored.groups.grouping(name)
         parts = (columns["group"] for _, columns in self._known.blocks({"group"}))
         group = np.concatenate([*parts, np.empty(0, np.uint32)])
         return self._tree(group) if name == "tree" else by_place(group, self._directories, name)
@@ -312,6 +257,47 @@ class Neighbourhood:
         predicted = terminals.change_probability(state, self._cycle)
         return count_visits(state["group"], outcomes == CHANGED, predicted, visits.kinds[judged] == WARMUP)
 
+    # --- clusters and links, which `scrapy gp4c cluster` made
+
+    @cached_property
+    def _stored(self) -> StoredGroups:
+        """Clusters and links of all pages; pages that became known since these were made have none."""
+        (groups, popularity), pages = self._known.clusters() or NO_GROUPS, self._known.merged_pages
+        new = pages - len(popularity)
+        cluster = np.append(groups.cluster, np.full(new, NOWHERE, np.int32))
+        groups = replace(groups, cluster=cluster, links=replace(groups.links, pages=pages))
+        return StoredGroups(groups, np.append(popularity, np.zeros(new, np.uint8)))
+
+    @cached_property
+    def _cluster(self) -> npt.NDArray[np.intp]:
+        """Number of each page's cluster, ``[P]``; `NOWHERE` for a page in none."""
+        return self._stored.groups.cluster.astype(np.intp)
+
+    def popularity(self) -> npt.NDArray[np.uint8]:
+        """Return the popularity of each page, from 0 to 10, ``[P]``; 0: it is not known."""
+        return self._stored.popularity
+
+    def _clustered(self, visits: CycleVisits) -> Clustered:
+        """Return counts of visits by cluster: in the last cycles, and in this one by its `visits` so far."""
+        clusters = len(self._stored.groups.order)
+        now = self._counted_by_cluster(visits.pages, visits.outcomes)
+        return Clustered(clusters, self._finished_by_cluster, now)
+
+    @cached_property
+    def _finished_by_cluster(self) -> list[Array]:
+        """Counts of visits to clusters, for each of the last `WINDOW_CYCLES` cycles, newest first."""
+        first = max(1, self._cycle - WINDOW_CYCLES)
+        parts: dict[int, list[Array]] = {cycle: [] for cycle in range(self._cycle - 1, first - 1, -1)}
+        for cycle, visits in self._known.visits(first, self._cycle - 1):
+            parts[cycle].append(visits[["page", "outcome"]])
+        none = np.empty(0, [("page", np.uint32), ("outcome", np.uint8)])
+        of_cycles = [np.concatenate([none, *visits]) for visits in parts.values()]
+        return [self._counted_by_cluster(visits["page"], visits["outcome"]) for visits in of_cycles]
+
+    def _counted_by_cluster(self, pages: Array, outcomes: Array) -> Array:
+        counts = among(outcomes, JUDGED) & (pages < len(self._cluster))
+        return count_changes(self._cluster[pages[counts]], outcomes[counts] == CHANGED)
+
 
 def missing_clusters(settings: Settings, known: KnownPages) -> str | None:
     """Return the log line for a crawl that needs clusters its store does not have; None: none are missing."""
@@ -347,7 +333,7 @@ class LiveEvidence:
         self._salt = draw_salt(*salt)
         self._visits = visits
         self._neighbourhood = neighbourhood
-        self.grouping, self.popularity = neighbourhood.grouping, neighbourhood.clusters.popularity
+        self.grouping, self.popularity = neighbourhood.grouping, neighbourhood.popularity
         self._related = related
         chosen = among(planned.kinds, CHOSEN)
         self._planned = Planned(planned.pages[chosen], planned.kinds[chosen])
