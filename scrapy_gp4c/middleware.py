@@ -134,8 +134,8 @@ class CallbackMiddleware(BaseSpiderMiddleware):
 
     def _note_silent(self, response: Response | None) -> None:
         """Note that a callback that yielded nothing may follow links, by ``engine.crawl``."""
-        if (run := run_of(self.crawler)) is not None and run.note_follower is not None:
-            run.note_follower(finder_for(response))
+        if (run := run_of(self.crawler)) is not None:
+            run.admission.note_follower(finder_for(response))
 
     def _note_item(self, item: Any, response: Response | None) -> None:
         if (run := run_of(self.crawler)) is not None and run.cycle.settings.skip_unchanged:
@@ -156,10 +156,9 @@ class CallbackMiddleware(BaseSpiderMiddleware):
         return observes_requests(self.crawler, self, (signals.request_scheduled, signals.request_dropped))
 
     def _skips(self, run: Run, entry: Request, response: Response | None) -> bool:
-        is_skipped = run.skips(entry)
+        is_skipped = run.admission.skips(entry)
         if is_skipped:
-            if run.note_follower is not None:
-                run.note_follower(finder_for(response))
+            run.admission.note_follower(finder_for(response))
             wake(self.crawler)  # as after any request, so that their order stays
         return is_skipped
 

@@ -76,7 +76,7 @@ class RecrawlScheduler(Scheduler):
             refuse(self.crawler, error)
             return deferred
         if type(self.df) is not RFPDupeFilter:
-            self._run.use_filter(self.df.request_seen)
+            self._run.admission.use_filter(self.df.request_seen)
         if self.gp4c.fetchers is not None:
             import_module("distributed")  # now: each full collection would walk its objects, for 0.2 s
         if self.gp4c.freeze_gc or self.gp4c.fetchers is not None:
@@ -156,11 +156,11 @@ class RecrawlScheduler(Scheduler):
         return self._run is not None and self._run.has_more
 
     def enqueue_request(self, request: Request) -> bool:
-        """Queue a request, or drop it and return False; `Run.admit` decides, and makes new pages known."""
+        """Queue a request, or drop it and return False; `Admission` decides, and makes new pages known."""
         if self._run is None:
             return super().enqueue_request(request)
         try:
-            return self._run.admit(request)
+            return self._run.admission.admit(request)
         except StoreError as error:  # which `_tick` logs
             self._run.cycle.failure = error
             return False

@@ -326,8 +326,7 @@ class Admission:
         if WEIGHT in request.meta:
             weight = self._weight_of(request)
         has_wishes = self._check_wishes(request)
-        if self._skips_unchanged:
-            self.note_follower(finder_of(request, self._cycle.store))
+        self.note_follower(finder_of(request, self._cycle.store))
         # Saves a fingerprint, but not where the request has notes for its page.
         has_notes = weight is not None or has_wishes
         if not has_notes and self._by_url_alone and self._is_settled(request, request.url):
@@ -415,7 +414,7 @@ class Admission:
     def note_follower(self, finder: int) -> None:
         """Note that the callback of `finder` follows links, so that it also runs if only links changed."""
         page = finder - 1
-        if finder in (UNKNOWN_FINDER, START) or page in self._followers:
+        if not self._skips_unchanged or finder in (UNKNOWN_FINDER, START) or page in self._followers:
             return
         self._followers.add(page)
         store, held = self._cycle.store, self._cycle.held.get(page)

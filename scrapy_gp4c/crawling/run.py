@@ -120,22 +120,15 @@ class Run:
         self._downloads: Downloads | None = None
         if cycle.rounds[1] is None:
             self._downloads = Downloads(crawler, len(np.unique(store.site_keys())), cycle.held)
-        self._admission = Admission(cycle, rebuilder, self._setup, spider, self._note_and_enqueue)
+        self.admission = Admission(cycle, rebuilder, self._setup, spider, self._note_and_enqueue)
         self._hears_idle = has_receivers(crawler, signals.spider_idle)
-        self._feeder = Feeder(cycle, remaining, per_host, self._admission, crawler, self._hears_idle)
-        self.admit = self._admission.admit
-        self.skips = self._admission.skips
-        self.use_filter = self._admission.use_filter
-        self.unsettled = self._admission.unsettled
-        self.note_follower = self._admission.note_follower if settings.skip_unchanged else None
-        self.url_keys = rebuilder.url_keys
-        self.link_params = rebuilder.link_params
+        self._feeder = Feeder(cycle, remaining, per_host, self.admission, crawler, self._hears_idle)
         self.doubted: Callable[[], list[int]] = list
         """Returns the fingerprints of texts that were doubted (blocks, say), of this and earlier cycles."""
         self._has_queued = False
         self.idle_since_s: float | None = None
         """Since when free downloader slots wait for outcomes (monotonic clock); None: no slot waits."""
-        self._is_idle, self._requests_known = False, self._admission.requests_elsewhere
+        self._is_idle, self._requests_known = False, self.admission.requests_elsewhere
         self._passing = {int(status) for status in crawler.settings.getlist("RETRY_HTTP_CODES")}
         """Statuses of errors that may be over soon: Scrapy retries them."""
         if self._hears_idle:
@@ -194,8 +187,8 @@ class Run:
         """
         self.settle()
         self.feed()
-        if self._admission.waiting_for_twins:
-            self._admission.admit_twins()
+        if self.admission.waiting_for_twins:
+            self.admission.admit_twins()
         while True:
             load = self._load(queued)
             if load is Load.SAMPLED and self._begin_round(load):
@@ -283,7 +276,7 @@ class Run:
             return False
         self.idle_since_s = None
         pages: list[int] = []
-        if self._admission.admit_twins(may_wait=False):
+        if self.admission.admit_twins(may_wait=False):
             return True
         cycle.note_left_out(self._feeder.take_unasked())
         if cycle.has_left_out:
@@ -305,7 +298,7 @@ class Run:
     @property
     def _has_rest(self) -> bool:
         cycle = self.cycle
-        waiting = bool(self._admission.waiting_for_twins or self._feeder.unreplaced)
+        waiting = bool(self.admission.waiting_for_twins or self._feeder.unreplaced)
         has_rest = cycle.has_left_out or cycle.first_visits.has_waiting or cycle.has_to_ask_again
         return (waiting or has_rest) and not cycle.failure
 
@@ -321,7 +314,7 @@ class Run:
                 return False
             # A queue that feeds an idle spider may do so again at the next signal.
             self._is_idle, known = False, self._requests_known
-            self._requests_known = self._admission.requests_elsewhere
+            self._requests_known = self.admission.requests_elsewhere
             if known != self._requests_known:
                 return False
         self.idle_since_s = None
@@ -349,7 +342,7 @@ class Run:
             self._downloads.planned_ahead(cycle.planned_kinds["sample"] > samples if pages else None, begun_s)
         if not pages and cycle.rounds[1] is None:
             return False
-        self._admission.forget_settled()
+        self.admission.forget_settled()
         self.stats.set_value("gp4c/planned", cycle.planned)
         logger.info("%s", messages.next_round(cycle, len(pages)), extra=self.extra)
         self._feeder.extend(pages)
@@ -397,7 +390,7 @@ class Run:
         self.cycle.left_queue(claim)
         if claim.host is not None:
             self.feed(claim.host)
-        return self._admission.todays(request, claim)
+        return self.admission.todays(request, claim)
 
     # --- deliveries
 
@@ -451,7 +444,7 @@ class Run:
         if held is None and not (isinstance(error, HttpError) and response.status not in self._passing):
             held = self.cycle.held.get(finder_for(response) - 1)  # whose callback has sent a POST, say
         closes = isinstance(error, CloseSpider)
-        if held is not None and not (closes and self._admission.note_close(held.claim.page)):
+        if held is not None and not (closes and self.admission.note_close(held.claim.page)):
             held.failure = repr(error)[:200]
 
     def reaches_spider(self, request: Request, response: Response) -> bool:
@@ -467,7 +460,7 @@ class Run:
     def note_download(self, finder: int) -> None:
         """Note that the callback of `finder` downloads more by itself, and so has to run always."""
         if finder not in (UNKNOWN_FINDER, START) and self.cycle.is_ahead(finder - 1):
-            self._admission.need_callback(finder - 1, "always")
+            self.admission.need_callback(finder - 1, "always")
 
     def note_lost_file(self, finder: int) -> None:
         """Note that a file of an item of the page `finder` (as by `finder_for`) could not be downloaded."""
@@ -477,7 +470,7 @@ class Run:
     def note_shared(self, objects: list[tuple[object, bytes, str, bool]], url: str) -> None:
         """Note objects (see `PageResult.shared`) in a request's data that other requests may share."""
         for shared in objects:
-            if self._admission.data.shared.note_use(*shared):
+            if self.admission.data.shared.note_use(*shared):
                 line = (
                     "With GP4C_FETCHERS, callbacks of two fetchers have changed copies of the same data, "
                     f"such as an item that pages of several hosts fill. One is that of {url}: the item lacks "
@@ -518,7 +511,7 @@ class Run:
         An error that keeps the cycle from being closed is put into its `failure`.
         """
         cycle = self.cycle
-        self._admission.count_duplicates()
+        self.admission.count_duplicates()
         cycle.settle((), is_closing=True)
         self._leave_alone(cycle.count_refusals(()))
         if cycle.failure is None:  # else the store may be beyond reading; the next run visits them
@@ -530,20 +523,20 @@ class Run:
             logger.info("Cycle %d is interrupted; the next run resumes it", cycle.number, extra=self.extra)
             return
         self._feeder.end_unasked()
-        self._admission.keep_closers()
-        self._admission.need_shared_callbacks()
+        self.admission.keep_closers()
+        self.admission.need_shared_callbacks()
         if cycle.settings.skip_unchanged:
-            cycle.hidden_data.keep_spider(self._admission.rebuilder.spider)
-        self._admission.data.warn()
-        if has_started(self._crawler) and (earlier := self._admission.pages_of_earlier_start()):
-            url = self._admission.rebuilder.credentials.url(cycle.store.request(earlier[0])["url"])
+            cycle.hidden_data.keep_spider(self.admission.rebuilder.spider)
+        self.admission.data.warn()
+        if has_started(self._crawler) and (earlier := self.admission.pages_of_earlier_start()):
+            url = self.admission.rebuilder.credentials.url(cycle.store.request(earlier[0])["url"])
             logger.warning("%s", messages.earlier_start(cycle, earlier, url), extra=self.extra)
         if (cause := self._idle_cause()) is not None:
             logger.warning("scrapy-gp4c found nothing to do: %s", cause, extra=self.extra)
         is_explained = cause is not None or any(map(self.stats.get_value, (FROM_CACHE, NO_DOWNLOAD)))
         try:
             self._leave_alone(cycle.patience.end())
-            requested = [page for page in self._admission.restored if page < cycle.store.merged_pages]
+            requested = [page for page in self.admission.restored if page < cycle.store.merged_pages]
             urls = [stored["url"] for stored in cycle.store.requests(requested[:MAX_ASKED])]
             for line in (*cycle.repeats.finish(), *cycle.repeats.parts.finish(urls, len(requested))):
                 logger.warning("%s", line, extra=self.extra)

@@ -141,8 +141,8 @@ class Visits:
         settings = self.cycle.settings
         self.features = settings.features
         self.skip_unchanged = settings.skip_unchanged
-        self.url_keys = run.url_keys
-        self.link_params = run.link_params
+        self.url_keys = run.admission.rebuilder.url_keys
+        self.link_params = run.admission.rebuilder.link_params
         self.reaches_spider = run.reaches_spider
         self.describes = settings.asks_for_clusters
         self.texts = SharedTexts(self.store.newest_value("doubted", []))

@@ -242,7 +242,7 @@ class FetcherHandler(BaseDownloadHandler):
             run.cycle.measuring is not None or run.cycle.archive is not None,
             settings.asks_for_clusters,
             settings.skip_unchanged,
-            run.link_params,
+            run.admission.rebuilder.link_params,
             settings.distance_bits,
             settings.items_at == "fetchers",
             isinstance(settings.fetchers, int),
@@ -270,8 +270,8 @@ def _yielded(
         if result.shared:
             run.note_shared(result.shared, response.url)
         # A callback that yields nothing may have queued links for the start.
-        if (result.requests or not result.items) and run.note_follower is not None:
-            run.note_follower(finder_for(response))
+        if result.requests or not result.items:
+            run.admission.note_follower(finder_for(response))
     if result.not_sendable:
         line = (
             f"With GP4C_FETCHERS, {result.not_sendable}: the fetcher has asked for it at once, whatever the "
@@ -283,7 +283,7 @@ def _yielded(
     spider = crawler.spider
     assert spider is not None
     for shared, urls in result.requests:
-        for url in run.unsettled(pickle.loads(shared), urls) if may_skip else urls:
+        for url in run.admission.unsettled(pickle.loads(shared), urls) if may_skip else urls:
             request = unpack_request({**pickle.loads(shared), "url": url}, spider, is_owner=True)
             if info is not None and info.managed and is_of_page(request.meta.get(META), info["page"]):
                 request.meta[META] = info  # the spider copied it to ask for the page again
