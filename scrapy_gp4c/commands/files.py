@@ -85,7 +85,7 @@ def _import(project: Project, options: Namespace) -> None:
         added, known = store.add_pages(pages)
         if weighed.keys:
             keys = np.frombuffer(weighed.keys, np.uint64)
-            store.weights.put(store.hints.find(keys), np.frombuffer(weighed.weights))
+            store.put_weights(store.find_many(keys), np.frombuffer(weighed.weights))
     say(f"{counted(added, 'page')} added, {known:,} known already", file=sys.stderr)
     if options.json:
         print_json(Imported(added, known, 0))
@@ -215,10 +215,10 @@ def _hint(project: Project, options: Namespace) -> Hinted:
     with project.open_store(readonly=False) as store:
         addresses = Addresses(project, store)
         keys = {addresses.key(url, key) for url, key in keys_of_lines.items()}
-        pages = np.unique(store.hints.find(np.array(list(keys), np.uint64)))
+        pages = np.unique(store.find_many(np.array(list(keys), np.uint64)))
         known = pages[pages >= 0]
         if len(known):
-            store.hints.add(known, time.time())
+            store.claim_changes(known, time.time())
     result = Hinted(len(known), len(keys) - len(known))
     unknown = counted(result.unknown, "URL")
     say(f"{counted(result.hinted, 'page')} hinted, {unknown} not known", file=sys.stderr)

@@ -822,7 +822,7 @@ class Admission:
             return None
 
     def _note_weight(self, page: int, weight: float | None) -> None:
-        if weight is not None and weight != self._cycle.store.weights.of(page):
+        if weight is not None and weight != self._cycle.store.weight(page):
             self._cycle.store.note(page, "weight", weight)
 
     # --- promises (gp4c_max_age, ...): that of the page's newest request wins; the stored request keeps it

@@ -677,7 +677,7 @@ class Cycle:
         self.resumed = store.open_cycle is not None
         has_weights = any(rule.weight is not None for rule in settings.rules)
         if not self.resumed and has_weights and (rules := page_rules(store, settings)) is not None:
-            store.weights.put(*rules.weights())
+            store.put_weights(*rules.weights())
         self.number = store.open_cycle or store.begin_cycle(new_record(settings, store))
         in_force = recorded_settings(settings, self.record) if self.resumed else settings
         self._planner = Planner.of(store, in_force)

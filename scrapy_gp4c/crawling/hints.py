@@ -215,7 +215,7 @@ class HintReader:
 
     def _find(self, urls: list[str]) -> npt.NDArray[np.int64]:
         """Return the pages of URLs, ``[U]``, also those stored under URLs before a move; -1: unknown."""
-        find, moves = self._cycle.store.hints.find, self._cycle.moves
+        find, moves = self._cycle.store.find_many, self._cycle.moves
         pages = find(self._keys_of(urls)).astype(np.int64)
         if moves.rules:
             old = [(row, name) for row in np.flatnonzero(pages < 0) for name in moves.old_names(urls[row])]

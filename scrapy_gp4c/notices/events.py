@@ -90,7 +90,7 @@ class EventSource(NamedTuple):
             final_url=answer.final_url,
             status=answer.status,
             error=answer.error,
-            weight=self.store.weights.of(page),
+            weight=self.store.weight(page),
             arguments=self.arguments,
             **visit,
         )

@@ -168,7 +168,7 @@ def _state(columns: dict[str, Any], last_judged: int) -> PageState:
 def claims_between(store: Store, first: int, stop: int) -> Array:
     """Read all claims about the pages first..stop-1: dtype `DATED_CLAIM`, by page, then in stored order."""
     parts = [np.empty(0, DATED_CLAIM)]
-    for cycle, claimed in store.hints.of_cycles(0):
+    for cycle, claimed in store.claims_of_cycles(0):
         chosen = claimed[(claimed["page"] >= first) & (claimed["page"] < stop)]
         dated = np.empty(len(chosen), DATED_CLAIM)
         dated["cycle"] = cycle

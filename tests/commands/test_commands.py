@@ -337,7 +337,7 @@ def test_a_bad_line_is_named_and_what_was_before_it_kept(
 def weights(project: Project) -> list[float]:
     """Of all pages, as requests and lists have them."""
     with project.open_store() as store:
-        return [store.weights.of(page) for page in range(store.pages)]
+        return [store.weight(page) for page in range(store.pages)]
 
 
 def test_a_list_may_give_weights(project: Project, tmp_path: Path) -> None:
@@ -658,7 +658,7 @@ def test_pages_that_moved_are_known_by_either_address(hint: Run, store_path: Pat
     assert checked("hint", hint(str(urls), "--json")) == {"hinted": 2, "unknown": 0}
     assert claims(store_path) == {"http://h/a": 0x44, "http://h/b": 0x44, "http://h/b/": 0}
     with open_store(store_path, readonly=True) as store:
-        assert store.weights.of(0) == 2.0
+        assert store.weight(0) == 2.0
 
 
 def test_standard_input_is_read(

@@ -220,7 +220,7 @@ def test_shadows_are_scored_by_the_weights_of_their_pages(tmp_path: Path) -> Non
     urls = [f"http://h{page // 50}/{page // 10}/{page}" for page in range(200)]
     with Store(tmp_path / "s") as store:
         store.add_pages((int(key), {"url": url}) for key, url in zip(keys, urls, strict=True))
-        store.weights.put(np.arange(100), np.full(100, 50.0))
+        store.put_weights(np.arange(100), np.full(100, 50.0))
     crawl_store(
         tmp_path / "s", texts, make(PANEL=0.3, BUDGET=0.4, SEED=3, SCORE_FUNCTION="w * t"), keys, urls
     )

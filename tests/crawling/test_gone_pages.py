@@ -167,7 +167,7 @@ def test_hints_and_imports_shorten_the_wait_of_gone_pages(store_path: Path) -> N
             for page, outcome in enumerate(("gone", "gone", "gone", "doubtful")):
                 store.record(NewVisit(page, outcome, float(cycle)))
             store.finish_cycle({})
-        store.hints.add(np.array([0, 3]), 7.0)
+        store.claim_changes(np.array([0, 3]), 7.0)
         assert store.add_pages([(12, {"url": "http://a.example/12"})]) == (0, 1)
         assert [store.page(page).failures for page in range(4)] == [0, 0, 6, 6]
         assert [store.page(page).gone for page in range(4)] == [6, 6, 6, 0]

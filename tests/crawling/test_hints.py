@@ -69,7 +69,7 @@ def claims(path: Path) -> dict[int, list[tuple[str, str, int]]]:
     """Cycle -> path, kind, value of the claims that were new in it."""
     with Store(path, readonly=True) as store:
         results: dict[int, list[tuple[str, str, int]]] = {}
-        for cycle, rows in store.hints.of_cycles():
+        for cycle, rows in store.claims_of_cycles():
             for row in rows:
                 url = store.request(int(row["page"]))["url"]
                 results.setdefault(cycle, []).append(
@@ -267,7 +267,7 @@ async def test_claims_of_unknown_pages_leave_nothing_behind(site: Site, store_pa
         assert stats(crawler)["hints/unknown_urls"] == 1_500
     with Store(store_path, readonly=True) as store:
         assert store.pages == 1
-        assert list(store.hints.of_cycles()) == []
+        assert list(store.claims_of_cycles()) == []
 
 
 async def test_unreadable_files_are_one_warning_and_cost_no_visit(
@@ -318,19 +318,19 @@ def test_claims_told_between_cycles_are_due_in_the_next(tmp_path: Path) -> None:
         store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(5))
         store.begin_cycle({"started": 1.0})
         store.finish_cycle({})
-        store.hints.add(np.array([3, 1, 3]), 2.0)
-        store.hints.add(np.array([4]), 2.0)
+        store.claim_changes(np.array([3, 1, 3]), 2.0)
+        store.claim_changes(np.array([4]), 2.0)
         (block,) = [block for _, block in store.blocks()]
         assert block["claims"].tolist() == [0, 0x44, 0, 0x44, 0x44]
         assert block["claimed_cycle"].tolist() == [0, 2, 0, 2, 2]
         store.begin_cycle({"started": 3.0})
-        store.hints.add(np.array([0]), 4.0)
+        store.claim_changes(np.array([0]), 4.0)
         (block,) = [block for _, block in store.blocks()]
         assert block["claims"][0] == 0
         store.finish_cycle({})
         (block,) = [block for _, block in store.blocks()]
         assert (block["claims"][0], block["claimed_cycle"][0]) == (0x44, 2)
-        result = [(cycle, rows.tolist()) for cycle, rows in store.hints.of_cycles()]
+        result = [(cycle, rows.tolist()) for cycle, rows in store.claims_of_cycles()]
         assert result == [(1, [(1, 2, 2), (3, 2, 2)]), (1, [(4, 2, 2)]), (2, [(0, 2, 2)])]
         assert store.verify() == []
 
@@ -394,7 +394,7 @@ def test_kill_9_leaves_whole_sitemaps_and_right_counts(web: Web, worker: Worker)
         assert store.verify() == []
         ages = np.concatenate([block["age_first"] for _, block in store.blocks()])
         assert ages.any(), "pages that the true sitemap dates before the crawl"
-        assert np.any([rows["kind"] == 0 for _, rows in store.hints.of_cycles()][-1])
+        assert np.any([rows["kind"] == 0 for _, rows in store.claims_of_cycles()][-1])
     assert complete
 
 

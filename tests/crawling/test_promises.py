@@ -315,7 +315,7 @@ async def test_weights_of_rules_are_the_pages(site: Site, pages: type[Pages], st
     def weights() -> dict[str, float]:
         with Store(store_path, readonly=True) as store:
             urls = [path_of(one["url"]) for one in store.requests(range(store.pages))]
-            return {path: store.weights.of(page) for page, path in enumerate(urls)}
+            return {path: store.weight(page) for page, path in enumerate(urls)}
 
     assert weights() == {
         path: (7.0 if path == "/shop/0" else 2.0 if "shop" in path else 1.0) for path in PAGES[:8]

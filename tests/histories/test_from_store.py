@@ -256,7 +256,7 @@ def test_several_stores_merge_over_their_newest_common_cycles(tmp_path: Path) ->
     assert list(merged.site_names) == ["h0", "h1"]
     assert merged.weight is None
     with Store(tmp_path / "b") as store:
-        store.weights.put(np.array([0]), np.array([2.5]))
+        store.put_weights(np.array([0]), np.array([2.5]))
     assert sorted(merge([read_history(tmp_path / name) for name in "ab"]).weights.tolist()) == [1.0, 1.0, 2.5]
     assert merged.key is not None
     assert merged.key.tolist() == [1000, 1001, 1000]

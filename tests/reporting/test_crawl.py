@@ -393,7 +393,7 @@ def weighted_store(path: Path, weights: list[float] | None) -> Path:
     with Store(path) as store:
         store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(4))
         if weights is not None:
-            store.weights.put(np.arange(4), np.array(weights))
+            store.put_weights(np.arange(4), np.array(weights))
         for cycle, outcomes in enumerate(HUB_OUTCOMES):
             store.begin_cycle({"started": 1000.0 * cycle, "score_function": "age", "formula": "t"})
             for page, outcome in enumerate(outcomes):

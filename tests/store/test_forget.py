@@ -50,7 +50,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.record(NewVisit(page, outcome, 6.0, fingerprint=page + 7, distance=9, bytes=9))
         store.note_many(np.arange(1, 40, 3), "modified", np.full(13, 5.5))
         store.finish_cycle({"visited": 15})
-        store.hints.add(np.arange(5, 25, dtype=np.uint32), 7.0)
+        store.claim_changes(np.arange(5, 25, dtype=np.uint32), 7.0)
         assert store.trust()["counts"].any()
         assert store.verify() == []
     return path
@@ -69,7 +69,7 @@ def state_of(path: Path) -> dict[str, dict[str, Any]]:
         directories = store.directories()
         shadows = {urls[page] for page in store.shadows(5)["page"]}
         claims: dict[str, list[Any]] = {url: [] for url in urls}
-        for cycle, claimed in store.hints.of_cycles():
+        for cycle, claimed in store.claims_of_cycles():
             for claim in claimed:
                 claims[urls[claim["page"]]].append((cycle, claim["kind"].item(), claim["value"].item()))
         extras = [

@@ -87,7 +87,7 @@ def content(path: Path) -> dict[str, Any]:
             "group_visits": [store.group_visits(cycle).tobytes() for cycle in range(store.last_cycle + 2)],
             "requests": store.requests(range(store.pages)),
             "copies": [store.value("copies", page) for page in range(store.pages)],
-            "weights": [store.weights.of(page) for page in range(store.pages)],
+            "weights": [store.weight(page) for page in range(store.pages)],
             "ids": [store.find(key(number)) for number in range(PAGES + (CYCLES + 1) * NEW_PER_CYCLE)],
         }
 

@@ -44,7 +44,7 @@ def filled(path: Path) -> list[float]:
     expected = [1.0] * PAGES
     with Store(path, sizes=SMALL) as store:
         store.add_pages(to_page({"url": f"http://h/{page}"}) for page in range(PAGES))
-        store.weights.put(np.array([0, 9, 10]), np.array([0.1, 0.0, 2.0]))
+        store.put_weights(np.array([0, 9, 10]), np.array([0.1, 0.0, 2.0]))
         store.begin_cycle({"started": 1.0})
         store.note(1, "weight", 3.5)
         for page in range(PAGES):
@@ -58,7 +58,7 @@ def weights_of(path: Path) -> list[float]:
     """Weights of all pages by the columns, which are those that the store tells page by page; sizes hold."""
     with open_store(path, readonly=True) as store:
         result = np.concatenate([block["weight"] for _, block in store.blocks()]).tolist()
-        assert result == [store.weights.of(page) for page in range(store.pages)]
+        assert result == [store.weight(page) for page in range(store.pages)]
         keys, size = np.array([(page.key, page.size) for page in map(store.page, range(store.pages))]).T
         assert size.tolist() == size_class(2 ** (keys - 1)).tolist()
         ids = np.arange(0, store.pages, 2, dtype=np.uint32)
@@ -99,7 +99,7 @@ def test_the_newest_weight_wins(steps: list[tuple[str, int | None, float | None]
                 expected.append(1.0)
             elif page is not None and page < len(expected) and weight is not None:
                 if what == "put":
-                    store.weights.put(np.array([page, page]), np.array([3.0, weight]))
+                    store.put_weights(np.array([page, page]), np.array([3.0, weight]))
                 elif store.open_cycle is not None:
                     store.note(page, "weight", weight)
                 else:
@@ -107,7 +107,7 @@ def test_the_newest_weight_wins(steps: list[tuple[str, int | None, float | None]
                 expected[page] = weight
                 if store.open_cycle is None:
                     folded = list(expected)
-            assert [store.weights.of(one) for one in range(len(expected))] == expected
+            assert [store.weight(one) for one in range(len(expected))] == expected
             columns = np.concatenate([block["weight"] for _, block in store.blocks()]).tolist()
             assert columns == folded[: len(columns)]
         assert store.verify() == []
@@ -121,7 +121,7 @@ def test_pages_of_usual_weight_take_no_room(tmp_path: Path) -> None:
         table = store.db["weights"]
         with store.transaction() as txn:
             assert [U32.unpack(key)[0] for key in table.keys(txn)] == [0, 2]
-        store.weights.put(np.array([9, 10]), np.array([1.0, 1.0]))
+        store.put_weights(np.array([9, 10]), np.array([1.0, 1.0]))
         with store.transaction() as txn:
             assert [U32.unpack(key)[0] for key in table.keys(txn)] == [0]
 
@@ -158,7 +158,7 @@ def test_a_repair_keeps_weights(tmp_path: Path) -> None:
     done = recover(tmp_path / "s", SMALL, lambda request: to_page(request)[0])
     assert [lost for lost in done.lost if "weight" in lost] == []
     with Store(tmp_path / "s", sizes=SMALL) as store:
-        assert store.weights.of(9) == 8.0
+        assert store.weight(9) == 8.0
         assert store.open_cycle is None  # ended, as ids of pages have changed
     assert weights_of(tmp_path / "s") == [expected[0], expected[1], *expected[3:10], 8.0]
 
@@ -204,7 +204,7 @@ def crawled_with_claims(path: Path, seed: int) -> None:
     """A store of a crawl that heard rumours, and was told something after its last cycle."""
     crawl(path, random_web(seed), dict(BUDGET), during=Rumours(seed))
     with Store(path) as store:
-        store.hints.add(np.array([1, 5]), 2e9)
+        store.claim_changes(np.array([1, 5]), 2e9)
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +227,7 @@ def claimed_content(path: Path) -> tuple[dict[str, list[float]], list[tuple[int,
         blocks = [block for _, block in store.blocks()]
         columns = {name: np.concatenate([block[name] for block in blocks]).tolist() for name in hints.COLUMNS}
         claims: dict[int, list[np.ndarray]] = {}
-        for cycle, rows in store.hints.of_cycles(0):
+        for cycle, rows in store.claims_of_cycles(0):
             claims.setdefault(cycle, []).append(rows)
         sorted_claims = [
             (cycle, np.sort(np.concatenate(parts), order=("page", "kind", "value")).tobytes())

@@ -51,7 +51,7 @@ class Oracle(NamedTuple):
         pages = [Page() for _ in range(store.pages)]
         site = [place_of_url(request["url"]).site_key for request in store.requests(range(store.pages))]
         claims: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        for cycle, rows in store.hints.of_cycles(0):
+        for cycle, rows in store.claims_of_cycles(0):
             claims[cycle] += rows.tolist()
         visits: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for cycle, rows in store.visits():

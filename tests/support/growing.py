@@ -236,7 +236,7 @@ def claims_in(store: Store) -> npt.NDArray[np.void]:
     """All claims of a store, with the page and cycle numbers of a replay; keys are page numbers + 1."""
     keys = np.concatenate([block["key"] for _, block in store.blocks()]).astype(np.int64)
     parts = [np.empty(0, DATED_CLAIM)]
-    for cycle, claimed in store.hints.of_cycles():
+    for cycle, claimed in store.claims_of_cycles():
         part = np.zeros(len(claimed), DATED_CLAIM)
         part["cycle"], part["page"], part["kind"] = cycle - 1, keys[claimed["page"]] - 1, claimed["kind"]
         dated = claimed["kind"] < len(hints.CLAIMED)

@@ -136,7 +136,7 @@ def weigh(path: Path, weight: npt.NDArray[np.float64]) -> None:
     """Make a store of all pages with weights."""
     with Store(path) as store:
         store.add_pages((int(key), {"url": url}) for key, url in zip(KEYS, URLS, strict=True))
-        store.weights.put(np.arange(PAGES), weight)
+        store.put_weights(np.arange(PAGES), weight)
 
 
 def truth(changed: npt.NDArray[np.bool_], weight: npt.NDArray[np.float64] | None = None) -> ChangeHistory:

@@ -131,8 +131,6 @@ class Store(Tables):
         try:
             super().__init__(self.environment, open_tables(self.environment, sizes.block_rows))
             self.gains = Gains(self)
-            self.hints = Claims(self)
-            self.weights = Weights(self)
             self._load()
             if self.is_folding and not readonly:
                 self._fold({})
@@ -228,10 +226,6 @@ class Store(Tables):
             if page is None:
                 self._missed = key
         return page
-
-    def new_page_id(self, key: int) -> int:
-        """Return the id of the page with this key if the open cycle has found it, else -1."""
-        return self._pending.get(key, -1)
 
     def page(self, page: int) -> PageRow:
         """Read the columns of one page as the last finished cycle left them; a new page has defaults."""
@@ -570,6 +564,67 @@ class Store(Tables):
                 "from the clusters that it has: run the spider until it is, then cluster its pages."
             )
 
+    def find_many(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Return the page ids of page keys, ``[K]`` in any order; -1 for unknown keys."""
+        known, position = np.unique(keys, return_inverse=True)
+        page_ids = self.ids_of(known)
+        for row in np.flatnonzero(page_ids < 0).tolist():
+            page_ids[row] = self._pending.get(int(known[row]), -1)  # found by the open cycle
+        return page_ids[position]
+
+    def claim_changes(self, pages: Array, time_s: float) -> None:
+        """Claim that pages changed at `time_s`, as `scrapy gp4c hint` does, and commit.
+
+        With an open cycle this is a note. Without one, the claim says that the next cycle sees the change,
+        and pages that wait after failures are due in that cycle.
+        """
+        pages = np.unique(pages.astype(np.uint32))
+        if self.open_cycle is not None:
+            self.note_many(pages, "told", np.full(len(pages), time_s))
+            self.commit()
+            return
+        self.check_writable()
+        claimed = np.zeros(len(pages), CLAIM)
+        claimed["page"], claimed["kind"] = pages, hints.KINDS.index("told")
+        claimed["value"] = self.last_cycle + 1
+        with self.transaction(write=True) as txn:
+            for block in np.unique(pages // self.block_rows).tolist():
+                block_claims = claimed[pages // self.block_rows == block]
+                block_claims["page"] -= block * self.block_rows
+                shorten_waits(txn, self, block, block_claims["page"].astype(np.intp))
+                state = unpack(self.block(txn, block))
+                state = state | HINTS.read(txn, self.db, block, len(state["n"]))
+                claims.apply_claims(state, block_claims)
+                HINTS.put(txn, self.db, block, state)
+            keys = (U32_PAIR.pack(self.last_cycle, number) for number in count(_AFTER_END))
+            unused = next(key for key in keys if self.db["claims"].get(txn, key) is None)
+            CLAIMS.put(txn, self.db, self.last_cycle, U32_PAIR.unpack(unused)[1], claimed)
+
+    def claims_of_cycles(self, first: int = 1) -> Iterator[tuple[int, Array]]:
+        """Yield (cycle, claims) in chunks of dtype `CLAIM`, for the finished cycles from `first` on."""
+        return self.rows_of_cycles(CLAIMS, first)
+
+    def weight(self, page: int) -> float:
+        """Return a page's weight, the newest note of the open cycle included; 1 if none was ever set."""
+        new_weight = self.noted_weights.get(page)
+        if new_weight is not None or page >= self.merged_pages:
+            return DEFAULT_WEIGHT if new_weight is None else new_weight
+        block, row = divmod(page, self.block_rows)
+        with self.transaction() as txn:
+            return float(WEIGHTS.read(txn, self.db, block, row + 1)["weight"][row])
+
+    def put_weights(self, pages: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
+        """Set the weights `values` of `pages`, both ``[P]``, and commit; for a repeated page the last counts.
+
+        While a cycle is open, they are notes, which its fold applies.
+        """
+        if self.open_cycle is not None:
+            self.note_many(pages, "weight", values)
+            self.commit()
+            return
+        self.check_writable()
+        self.put_values(WEIGHTS, pages, {"weight": values})
+
     def trust(self) -> Array:
         """Read how often each site's claims were right in finished cycles: dtype `TRUST`, by site."""
         with self.transaction() as txn:
@@ -611,79 +666,3 @@ class Store(Tables):
 def _doubted(visits: npt.NDArray[Any], row: int) -> bytes:
     visits["outcome"][row], visits["fingerprint"][row], visits["distance"][row] = DOUBTFUL, 0, NO_DISTANCE
     return visits.tobytes()
-
-
-class Claims:
-    """Reads and writes a store's claims, statements of sites that a page changed (`page_state.claims`)."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Return the page ids of page keys, ``[K]`` in any order; -1 for unknown keys."""
-        known, position = np.unique(keys, return_inverse=True)
-        page_ids = self._store.ids_of(known)
-        for row in np.flatnonzero(page_ids < 0).tolist():
-            page_ids[row] = self._store.new_page_id(int(known[row]))
-        return page_ids[position]
-
-    def add(self, pages: Array, time_s: float) -> None:
-        """Claim that pages changed at `time_s`, as `scrapy gp4c hint` does, and commit.
-
-        With an open cycle this is a note. Without one, the claim says that the next cycle sees the change,
-        and pages that wait after failures are due in that cycle.
-        """
-        pages = np.unique(pages.astype(np.uint32))
-        if self._store.open_cycle is not None:
-            self._store.note_many(pages, "told", np.full(len(pages), time_s))
-            self._store.commit()
-            return
-        store = self._store
-        store.check_writable()
-        claimed = np.zeros(len(pages), CLAIM)
-        claimed["page"], claimed["kind"] = pages, hints.KINDS.index("told")
-        claimed["value"] = store.last_cycle + 1
-        with store.transaction(write=True) as txn:
-            for block in np.unique(pages // store.block_rows).tolist():
-                block_claims = claimed[pages // store.block_rows == block]
-                block_claims["page"] -= block * store.block_rows
-                shorten_waits(txn, store, block, block_claims["page"].astype(np.intp))
-                state = unpack(store.block(txn, block))
-                state = state | HINTS.read(txn, store.db, block, len(state["n"]))
-                claims.apply_claims(state, block_claims)
-                HINTS.put(txn, store.db, block, state)
-            keys = (U32_PAIR.pack(store.last_cycle, number) for number in count(_AFTER_END))
-            unused = next(key for key in keys if store.db["claims"].get(txn, key) is None)
-            CLAIMS.put(txn, store.db, store.last_cycle, U32_PAIR.unpack(unused)[1], claimed)
-
-    def of_cycles(self, first: int = 1) -> Iterator[tuple[int, Array]]:
-        """Yield (cycle, claims) in chunks of dtype `CLAIM`, for the finished cycles from `first` on."""
-        return self._store.rows_of_cycles(CLAIMS, first)
-
-
-class Weights:
-    """Reads and writes a store's page weights (`scrapy_gp4c.scoring.weights`)."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def of(self, page: int) -> float:
-        """Return a page's weight, the newest note of the open cycle included; 1 if none was ever set."""
-        new_weight = self._store.noted_weights.get(page)
-        if new_weight is not None or page >= self._store.merged_pages:
-            return DEFAULT_WEIGHT if new_weight is None else new_weight
-        block, row = divmod(page, self._store.block_rows)
-        with self._store.transaction() as txn:
-            return float(WEIGHTS.read(txn, self._store.db, block, row + 1)["weight"][row])
-
-    def put(self, pages: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
-        """Set the weights `values` of `pages`, both ``[P]``, and commit; for a repeated page the last counts.
-
-        While a cycle is open, they are notes, which its fold applies.
-        """
-        if self._store.open_cycle is not None:
-            self._store.note_many(pages, "weight", values)
-            self._store.commit()
-            return
-        self._store.check_writable()
-        self._store.put_values(WEIGHTS, pages, {"weight": values})
