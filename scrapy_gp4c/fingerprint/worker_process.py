@@ -13,6 +13,7 @@ import signal
 import struct
 import subprocess
 import sys
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -88,7 +89,7 @@ class FingerprintProcess:
         crawl as well), and RuntimeError with the text of any exception in the process.
         """
         self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
-        page = _page(response, _encoding(response), _FEATURES.index(features), with_text, copy)
+        page = _page(response, _FEATURES.index(features), with_text, copy)
         return self._thread.submit(self._read, response, page)
 
     def cut(
@@ -99,11 +100,11 @@ class FingerprintProcess:
         The future raises as that of `read`.
         """
         self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
-        page = _page(response, _encoding(response), parts=(watch, ignore))
+        page = _page(response, parts=(watch, ignore))
         return self._thread.submit(self._cut, response, features, page)
 
     def _cut(self, response: Response, features: Features | None, page: "_Page") -> ComparedPart:
-        answer = self._answer(page)
+        answer = self._answer(page, response.body)
         cut = cut_body(response, *page.parts) if answer is None else _CUT.decode(answer)
         return with_cut_body(response, features, cut)
 
@@ -115,18 +116,19 @@ class FingerprintProcess:
         self._end()
 
     def _read(self, response: Response, page: "_Page") -> PageReading:
-        answer = self._answer(page)
+        answer = self._answer(page, response.body)
         if answer is None:
             features, with_text = _FEATURES[page.features], page.with_text
             return read_and_compare(response, features, with_text=with_text, copy=page.copy)
         return _unpacked(answer)
 
-    def _answer(self, page: "_Page") -> bytes | None:
+    def _answer(self, page: "_Page", body: bytes) -> bytes | None:
         """Return the answer of the process for a page; None: it could not start. Raises as `read` says."""
-        message = msgspec.msgpack.encode(page)
+        most_bytes = (MAX_PDF_BYTES if body.startswith(PDF_MAGIC) else MAX_SOURCE_BYTES) + 1
+        messages = _message(page), _SIZE.pack(min(len(body), most_bytes)), memoryview(body)[:most_bytes]
         for is_last in (False, True):
             try:
-                return self._ask(message)
+                return self._ask(messages)
             except (OSError, ValueError) as error:  # it could not start, was killed, or took too long
                 code = self._exit_code()
                 self._end()
@@ -154,12 +156,11 @@ class FingerprintProcess:
         except subprocess.TimeoutExpired:
             return 0
 
-    def _ask(self, message: bytes) -> bytes:
+    def _ask(self, messages: Iterable[bytes | memoryview]) -> bytes:
         process = self._process = self._process or _start()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(_SIZE.pack(len(message)))
-        process.stdin.write(message)
+        process.stdin.writelines(messages)
         process.stdin.flush()
         with selectors.DefaultSelector() as selector:  # select() knows no descriptor beyond 1,023
             selector.register(process.stdout, selectors.EVENT_READ)
@@ -200,12 +201,14 @@ _TIME_OVER: Final = -getattr(signal, "SIGPROF", 1024)
 
 
 class _Page(msgspec.Struct, array_like=True):
-    """Message to the worker process: a page to fingerprint, or with `parts`, to cut parts out of."""
+    """Message to the worker process: a page to fingerprint, or with `parts`, to cut parts out of.
+
+    The page's body is a message of its own, which saves a copy.
+    """
 
     kind: int  # position in `_CLASSES`
     encoding: str
     content_type: bytes
-    body: memoryview
     features: int = 0  # position in `_FEATURES`
     with_text: bool = False
     copy: CopyState | None = None
@@ -216,16 +219,10 @@ class _Page(msgspec.Struct, array_like=True):
 _CUT: Final = msgspec.msgpack.Decoder(CutBody | None)
 
 
-def _page(response: Response, encoding: str, *fields: Any, **parts: Any) -> _Page:
-    is_pdf = response.body.startswith(PDF_MAGIC)
-    return _Page(
-        next(number for number, one in enumerate(_CLASSES) if isinstance(response, one)),
-        encoding,
-        response.headers.get(b"Content-Type") or b"",
-        memoryview(response.body)[: (MAX_PDF_BYTES if is_pdf else MAX_SOURCE_BYTES) + 1],
-        *fields,
-        **parts,
-    )
+def _page(response: Response, *fields: Any, **parts: Any) -> _Page:
+    kind = next(number for number, one in enumerate(_CLASSES) if isinstance(response, one))
+    content_type = response.headers.get(b"Content-Type") or b""
+    return _Page(kind, _encoding(response), content_type, *fields, **parts)
 
 
 def _encoding(response: Response) -> str:
@@ -260,20 +257,19 @@ def _packed(reading: PageReading) -> bytes:
 
 
 def _unpacked(answer: bytes) -> PageReading:
-    texts, reading = msgspec.msgpack.decode(answer, type=tuple[list[bytes | None], PageReading])
-    normal, text = (None if one is None else one.decode("utf-8", "surrogatepass") for one in texts)
+    texts, reading = msgspec.msgpack.decode(answer, type=tuple[list[memoryview | None], PageReading])
+    normal, text = (None if one is None else str(one, "utf-8", "surrogatepass") for one in texts)
     return reading._replace(normal=normal, text=text)
 
 
 def _serve(pages: IO[bytes], answers: IO[bytes]) -> None:
-    while (message := _next_message(pages)) is not None:
+    while (message := _next_message(pages)) is not None and (body := _next_message(pages)) is not None:
         try:
             if (set_timer := getattr(signal, "setitimer", None)) is not None:  # Windows has none
                 set_timer(signal.ITIMER_PROF, CPU_S)  # ends the process, whatever holds it up
             page = msgspec.msgpack.decode(message, type=_Page)
             arguments: dict[str, Any] = {"encoding": page.encoding} if page.encoding else {}
             headers = {"Content-Type": page.content_type} if page.content_type else {}
-            body = bytes(page.body)
             response = _CLASSES[page.kind]("http://page/", body=body, headers=headers, **arguments)
             features, with_text = _FEATURES[page.features], page.with_text
             if any(page.parts):

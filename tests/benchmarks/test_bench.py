@@ -131,7 +131,8 @@ def test_the_worst_body_decides(
         "large": hostile_parsers.Row(stock, hostile_parsers.Cost(turn_s, peak_mb, ""), ["first"]),
         "small": hostile_parsers.Row(stock, stock, ["first"]),
     }
-    monkeypatch.setattr(hostile_parsers, "rows", lambda names, size: measured)
+    monkeypatch.setattr(hostile_parsers, "BODIES", dict.fromkeys(measured))
+    monkeypatch.setattr(hostile_parsers, "row", lambda name, size: measured[name])
     monkeypatch.setattr("sys.argv", ["hostile_parsers"])
     assert hostile_parsers.main() == code
     said = capsys.readouterr().out
