@@ -681,6 +681,8 @@ def _words_besides_text(node: LexborNode) -> str:
 def _protected_address(attributes: dict[str, str | None]) -> str:
     """Return the mail address that Cloudflare shows by a script, encoded with another key at each visit."""
     code = attributes.get("data-cfemail") or (attributes.get("href") or "").partition("email-protection#")[2]
+    if not code:
+        return ""
     try:
         key, *encoded = bytes.fromhex(code)
     except ValueError:
@@ -986,7 +988,7 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
     alone: list[LexborNode] = []
     weekdays: list[LexborNode | None] = []
     is_head = True
-    for node in document.traverse(include_text=True):
+    for node in document.traverse(include_text=True, skip_empty=True):
         if node.tag != "-text":
             is_head = is_head and node.tag not in ("h1", "main", "article")
             continue
@@ -1268,7 +1270,9 @@ def _take_out_head(document: LexborNode, markup: _Markup) -> Iterator[LeftOut]:
 
     The main part is likely the smallest element with the headline and two thirds of the text outside links.
     """
-    if not markup.tags.isdisjoint(("main", "article")) or _SELECTOR.find("[role=main]", document):
+    if not markup.tags.isdisjoint(("main", "article")) or not any(name in markup.lower for name in _HEADS):
+        return
+    if b"role" in markup.attributes and _SELECTOR.find("[role=main]", document):
         return
     body = document.css_first("body")
     headline = next((h1 for h1 in _SELECTOR.find("h1", document) if not _SELECTOR.find("a", h1)), None)
@@ -1288,9 +1292,8 @@ def _take_out_head(document: LexborNode, markup: _Markup) -> Iterator[LeftOut]:
         node = above
 
 
-_HEAD_NAME: Final = re.compile(
-    "(?:(?:site|page|main|global)[-_]?)?(?:header|masthead|toolbar|branding|banner)"
-)
+_HEADS: Final = (b"header", b"masthead", b"toolbar", b"branding", b"banner")
+_HEAD_NAME: Final = re.compile(rf"(?:(?:site|page|main|global)[-_]?)?(?:{b'|'.join(_HEADS).decode()})")
 
 
 def _ancestors(node: LexborNode) -> Iterator[LexborNode]:
@@ -1392,6 +1395,8 @@ _BYTE_OF_SIGN: Final = {
 """Code point of a character of windows-1252 -> its byte, from 0x80 to 0x9f."""
 _LATER: Final = "\x80-\xbf" + "".join(map(chr, _BYTE_OF_SIGN))
 _ENCODED_TWICE: Final = re.compile(f"[\xc2-\xf4][{_LATER}][\xc2-\xf4{_LATER}]*")
+_MAYBE_TWICE: Final = re.compile(rb"\xc3[\x82-\xb4][\xc2\xc5\xc6\xcb\xe2]")
+"""Beginning of `_ENCODED_TWICE` in UTF-8, which a search finds in a quarter of the time."""
 
 
 def source_of(response: TextResponse, most_bytes: int) -> str:
@@ -1416,8 +1421,9 @@ def source_of(response: TextResponse, most_bytes: int) -> str:
     if "\ufffd" in text:
         others.append(html_body_declared_encoding(body[:4096]) or declared)
     text = next((other for charset in others if (other := _decoded(body, charset)) is not None), text)
-    text = _ENCODED_TWICE.sub(_encoded_once, text) if b"\xc3" in body else text
-    return text.replace("\0", "")
+    if b"\xc3" in body and _MAYBE_TWICE.search(text.encode("utf-8", "ignore")) is not None:
+        text = _ENCODED_TWICE.sub(_encoded_once, text)
+    return text.replace("\0", "") if b"\0" in body else text
 
 
 def _encoded_once(run: re.Match[str]) -> str:

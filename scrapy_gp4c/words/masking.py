@@ -619,27 +619,30 @@ class _Masks:
         return _LAW.search(self._text[:_LONGEST_TITLE]) is not None
 
     def of_window(self, start: int, end: int) -> str:
-        window = _BLANKS.sub(" ", self._text[start:end])  # "1,234" and "views" in elements of their own
+        raw = self._text[start:end]  # "1,234" and "views" in elements of their own
+        window = f"{' ' * raw[0].isspace()}{' '.join(raw.split())}{' ' * raw[-1].isspace()}"
         originals: list[str] = []  # words, for each of which `short` has one character
         marks: list[int] = []  # positions of these characters
         shifts = [0]  # by how many characters the window is longer before each, and behind the last
-
-        def marked(word: re.Match[str]) -> str:
+        shortened: list[str] = []
+        behind = 0
+        for word in _WORD.finditer(window):
             bits = _MARKS.get(word[2])
             if bits is None:
-                return word[0]
+                continue
             # "p.m." is no unit, and "3 m" is a length; "3m ago" and "il y a" are times.
-            is_letter = word.end(2) - word.start(2) == 1 and word[2].isascii()
+            is_letter = len(word[2]) == 1 and word[2].isascii()
             is_french = word[2] == "a" and window.endswith("il y ", 0, word.start())
             is_unit = is_letter and _BEFORE_LETTER.search(window, max(word.start() - 16, 0), word.start())
             if is_letter and not word[1] and not is_french and not is_unit:
-                return word[0]
-            marks.append(word.start(2) - shifts[-1])
+                continue
+            first, last = word.span(2)
+            marks.append(first - shifts[-1])
             shifts.append(shifts[-1] + len(word[2]) - 1)
             originals.append(word[2])
-            return word[1] + chr(_FIRST + bits)
-
-        short = _WORD.sub(marked, window)
+            shortened += (window[behind:first], chr(_FIRST + bits))
+            behind = last
+        short = "".join((*shortened, window[behind:]))
 
         def restored(begin: int, end: int) -> str:
             first, last = begin + shifts[bisect_left(marks, begin)], end + shifts[bisect_left(marks, end)]
