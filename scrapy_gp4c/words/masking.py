@@ -1134,11 +1134,16 @@ def states_date(text: str) -> bool:
 
 def is_prose(piece: str) -> bool:
     """Whether a text is a sentence rather than a date with a label."""
-    text = piece.lower() if piece.isascii() else _UNSPACED_DATE.sub("", piece.lower())
-    words = [word.strip(_PUNCTUATION) for word in text.split()]
-    words = [word for word in words if word and word.removesuffix("-feira") not in _NO_PROSE]
-    unspaced = 0 if piece.isascii() else len(_UNSPACED_WORD.findall(" ".join(words)))
-    return sum(map(_is_prose_word, words)) >= _PROSE_WORDS or unspaced >= _PROSE_SIGNS
+    words = signs = 0
+    for word in piece.lower().split():
+        bare = (word if word.isascii() else _UNSPACED_DATE.sub("", word)).strip(_PUNCTUATION)
+        if not bare or bare.removesuffix("-feira") in _NO_PROSE:
+            continue
+        words += _is_prose_word(bare)
+        signs += 0 if bare.isascii() else len(_UNSPACED_WORD.findall(bare))
+        if words >= _PROSE_WORDS or signs >= _PROSE_SIGNS:  # mostly after a few words of a long text
+            return True
+    return False
 
 
 def _is_prose_word(word: str) -> bool:
