@@ -58,7 +58,7 @@ class Measuring:
                 )
             if cycle < last:  # it is new, or there was no log of queries for a while
                 self.index.forget_gone(self._gone())
-            store.gains.set_log(self.index.log)
+            store.set_gains_log(self.index.log)
             store.before_commit(lambda: self.index.commit(store.open_cycle or 0))
         except BaseException:
             self.close()
@@ -87,7 +87,7 @@ class Measuring:
         leaving = [page for page in gone.tolist() if store.page(page).gone + 1 >= self._settings.gone_after]
         measured = self.index.apply(cycle, copied.tolist(), leaving, REFIT_CYCLES)
         gains = self._gains(visits, np.asarray(measured.page), np.asarray(measured.ppm), cycle)
-        store.gains.put(gains)
+        store.put_gains(gains)
         counted = gains["gap_cycles"] > 0
         return CycleGains(int(counted.sum()), float(gains["ppm"][counted].sum(dtype=np.float64)))
 

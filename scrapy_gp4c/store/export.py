@@ -54,8 +54,8 @@ def lines(
     without = _WithoutSecrets(credentials or Credentials.of_store(all_records))
     records = [record for record in all_records if record["cycle"] <= last]
     header: dict[str, Any] = {"format": FORMAT, "cycles": len(records)}
-    if store.gains.log is not None:
-        header["measured"] = [store.gains.log, store.gains.since]
+    if (log := store.gains_log()) is not None:
+        header["measured"] = list(log)
     for comment in (header, *records):
         yield "# " + json.dumps(comment)
     cycles = max(1, last - 1)
@@ -198,7 +198,8 @@ def flipped_between(store: Store, first: int, stop: int) -> Array:
 def _gains_between(store: Store, first: int, stop: int) -> dict[int, list[tuple[int, float]]]:
     """Page -> (cycle, gain in ppm) pairs, for pages first..stop-1, as measured by the query log in use."""
     gains: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
-    for cycle, rows in store.gains.of_cycles(store.gains.since) if store.gains.log is not None else ():
+    log = store.gains_log()
+    for cycle, rows in () if log is None else store.gains_of_cycles(log[1]):
         chosen = rows[(rows["page"] >= first) & (rows["page"] < stop)]
         for page, ppm in zip(chosen["page"].tolist(), chosen["ppm"], strict=True):
             gains[page].append((cycle, float(str(ppm))))  # as many digits as a float32 has

@@ -30,13 +30,13 @@ def project(project_directory: Path, store_path: Path, monkeypatch: pytest.Monke
     made.settings = dataclasses.replace(made.settings, query_log="queries.tsv")
     with Store(store_path) as store:
         store.add_pages(made.page({"url": f"http://h/{n // 3}/{n}"}) for n in range(len(TEXTS)))
-        store.gains.set_log("a log")
+        store.set_gains_log("a log")
         for cycle in (1, 2):
             store.begin_cycle({})
             for page in range(len(TEXTS)):
                 store.record(NewVisit(page, "first" if cycle == 1 else "changed", 1.0, fingerprint=cycle))
             if cycle == 2:
-                store.gains.put(np.array([(0, 1, 3.0), (1, 1, 9.0), (3, 1, 4.0)], GAIN))
+                store.put_gains(np.array([(0, 1, 3.0), (1, 1, 9.0), (3, 1, 4.0)], GAIN))
             store.finish_cycle({})
         index = SearchIndex(store_path / FILE, store.store_id, parse_query_log(["heat\t1"], "log"), "tfidf")
         for page, words in enumerate(TEXTS):

@@ -129,7 +129,7 @@ def gained(store: Store) -> dict[tuple[int, int], float]:
     numbers = [int(request["url"].rpartition("/")[2]) for request in store.requests(range(store.pages))]
     return {
         (cycle, numbers[page]): ppm
-        for cycle, gains in store.gains.of_cycles()
+        for cycle, gains in store.gains_of_cycles()
         for page, _, ppm in gains.tolist()
     }
 
@@ -173,7 +173,7 @@ async def test_without_a_log_there_is_neither_file_nor_column(site: Site, store_
     """Nothing is measured and nothing is written."""
     await crawled(site, store_path, texts()[:2], {})
     with Store(store_path) as store:
-        assert store.gains.log is None
+        assert store.gains_log() is None
         assert "gained" not in store.cycles()[-1]
     assert [path.name for path in store_path.iterdir() if path.name.startswith(FILE)] == []
 
@@ -208,7 +208,7 @@ async def test_another_log_counts_anew_without_fetching(
     await crawled(site, store_path, said[:3], settings)
     await crawled(site, store_path, said[3:4], {**settings, "GP4C_QUERY_LOG": str(other)})
     with Store(store_path) as store:
-        assert store.gains.since == 4
+        assert (store.gains_log() or ("", 0))[1] == 4
         switched = {key: ppm for key, ppm in gained(store).items() if key[0] == 4}
         state = dict(store.blocks())[0]
         assert set(state["dq_n"].tolist()) <= {0, 1}
@@ -271,7 +271,7 @@ async def test_a_log_that_cannot_be_used_ends_the_crawl_before_it_begins(
     assert re.search(said, errors[0])
     assert not site.log
     with Store(store_path) as store:
-        assert (store.last_cycle, store.open_cycle, store.gains.log) == (1, None, None)
+        assert (store.last_cycle, store.open_cycle, store.gains_log()) == (1, None, None)
     assert not (store_path / FILE).exists()
 
 
@@ -391,7 +391,7 @@ def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(
     assert len(expected) == cycles - live_replay.WARMUP
     assert [plan for plan in plans if plan.pages] == expected
     with Store(tmp_path / "s") as store:
-        assert any(rows["ppm"].any() for _, rows in store.gains.of_cycles(0)), "or nothing is compared"
+        assert any(rows["ppm"].any() for _, rows in store.gains_of_cycles(0)), "or nothing is compared"
 
 
 KILLS = int(os.environ.get("GP4C_KILLS", "12"))
@@ -471,7 +471,7 @@ def content(path: Path) -> dict[str, object]:
             name: b"".join(block[name].tobytes() for _, block in store.blocks())
             for name in refresh_value.COLUMNS
         }
-        results |= {f"gains {cycle}": gains.tobytes() for cycle, gains in store.gains.of_cycles()}
+        results |= {f"gains {cycle}": gains.tobytes() for cycle, gains in store.gains_of_cycles()}
         results["visits"] = [(cycle, sorted(rows["page"].tolist())) for cycle, rows in store.visits()]
         assert [record["gained"][0] > 0 for record in store.cycles()] == [False] + [True] * (
             KILLED_CYCLES - 1

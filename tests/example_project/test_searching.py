@@ -65,7 +65,7 @@ def test_one_crawl_measures_and_the_others_do_not(finished):
     assert len(log.queries) > 100
     with open_store(folder / MEASURED, readonly=True) as store:
         assert store.cycles()[-1]["gained"][0] > 0
-        assert sum(float((gains["ppm"] > 0).sum()) for _, gains in store.gains.of_cycles()) > 0
+        assert sum(float((gains["ppm"] > 0).sum()) for _, gains in store.gains_of_cycles()) > 0
     with open_store(folder / "age", readonly=True) as store:
         assert not any("gained" in record for record in store.cycles()[FIRST_RANKED_DAY - 1 :])
 

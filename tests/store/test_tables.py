@@ -442,7 +442,7 @@ def measured_crawl(store: Store, cycles: int = CYCLES) -> None:
     """Run, or go on with, some cycles."""
     if not store.pages:
         store.add_pages((n + 1, {"url": f"http://h/{n}"}) for n in range(MEASURED))
-    store.gains.set_log("a log")
+    store.set_gains_log("a log")
     while store.last_cycle < cycles:
         cycle = store.open_cycle or store.begin_cycle({"started": 1.0})
         last_cycle = {
@@ -453,7 +453,7 @@ def measured_crawl(store: Store, cycles: int = CYCLES) -> None:
                 outcome = "changed" if page in last_cycle else "first"
                 store.record(NewVisit(page, outcome, 1.0, fingerprint=cycle))
         store.commit()
-        store.gains.put(gains_of(cycle, last_cycle))
+        store.put_gains(gains_of(cycle, last_cycle))
         store.finish_cycle({"finished": 2.0})
 
 
@@ -465,7 +465,7 @@ def content_of(measured: Path) -> dict[str, bytes]:
             name: b"".join(block[name].tobytes() for _, block in store.blocks())
             for name in refresh_value.COLUMNS
         }
-        return result | {str(cycle): gains.tobytes() for cycle, gains in store.gains.of_cycles()}
+        return result | {str(cycle): gains.tobytes() for cycle, gains in store.gains_of_cycles()}
 
 
 @pytest.fixture
@@ -480,7 +480,7 @@ def test_columns_are_what_the_visits_of_each_page_gained(measured: Path) -> None
     """The mean per cycle waited, the last and the recent ones; the first fetch counts for nothing."""
     gained: dict[int, list[tuple[float, int]]] = {}
     with Store(measured, readonly=True) as store:
-        for _, gains in store.gains.of_cycles():
+        for _, gains in store.gains_of_cycles():
             for page, gap, ppm in gains.tolist():
                 gained.setdefault(page, []).append((ppm, gap))
         blocks = list(store.blocks())
@@ -506,10 +506,10 @@ def test_a_store_that_measures_nothing_has_no_such_columns(tmp_path: Path) -> No
         store.begin_cycle({})
         store.record(NewVisit(0, "first", 1.0))
         store.finish_cycle({})
-        assert store.gains.log is None
+        assert store.gains_log() is None
         assert not refresh_value.COLUMNS.keys() & dict(store.blocks())[0].keys()
         assert not refresh_value.COLUMNS.keys() & store.columns_of(np.zeros(1, np.uint32)).keys()
-        assert list(store.gains.of_cycles()) == []
+        assert list(store.gains_of_cycles()) == []
 
 
 def test_a_crawl_killed_in_any_transaction_gains_what_it_would_have(tmp_path: Path, measured: Path) -> None:
@@ -532,15 +532,15 @@ def test_another_log_begins_anew_and_forgets_no_visit(measured: Path) -> None:
     """The columns start at 0; what was measured before stays where it was, and counts no more."""
     before = content_of(measured)
     with Store(measured, sizes=SMALL) as store:
-        assert not store.gains.set_log("a log")
-        assert store.gains.set_log("another log")
-        assert store.gains.since == CYCLES + 1
+        assert not store.set_gains_log("a log")
+        assert store.set_gains_log("another log")
+        assert store.gains_log() == ("another log", CYCLES + 1)
         assert all(not block[name].any() for _, block in store.blocks() for name in refresh_value.COLUMNS)
-        assert {str(cycle): one.tobytes() for cycle, one in store.gains.of_cycles()}.items() <= before.items()
+        assert {str(cycle): one.tobytes() for cycle, one in store.gains_of_cycles()}.items() <= before.items()
         assert store.verify() == []
         assert '"dq"' not in "".join(export.lines(store))
     with Store(measured, readonly=True) as store, pytest.raises(StoreError, match="for reading only"):
-        store.gains.set_log("a third")
+        store.set_gains_log("a third")
 
 
 def numbered(measured: Path) -> Iterator[tuple[int, str]]:
@@ -555,9 +555,9 @@ def test_an_export_carries_them(measured: Path, tmp_path: Path, pages_per_batch:
     other = tmp_path / "other"
     import_history(other, "history", numbered(measured), to_page, pages_per_batch=pages_per_batch)
     with Store(measured, readonly=True) as one, Store(other, readonly=True) as two:
-        assert (two.gains.log, two.gains.since) == (one.gains.log, one.gains.since)
-        for cycle, gains in one.gains.of_cycles():
-            assert np.sort(two.gains.of(cycle), order="page").tobytes() == gains.tobytes()
+        assert two.gains_log() == one.gains_log()
+        for cycle, gains in one.gains_of_cycles():
+            assert np.sort(two.gains_of(cycle), order="page").tobytes() == gains.tobytes()
         assert list(export.lines(two)) == list(export.lines(one))
     assert {name: content_of(other)[name] for name in refresh_value.COLUMNS} == {
         name: content_of(measured)[name] for name in refresh_value.COLUMNS
@@ -584,7 +584,7 @@ def test_a_gain_of_a_cycle_to_come_is_refused(measured: Path, tmp_path: Path) ->
 def test_verifying_tells_columns_that_no_visit_explains(measured: Path) -> None:
     """And gains of pages that do not exist."""
     with Store(measured, sizes=SMALL) as store:
-        state = store.gains.summed_up()
+        state = store.summed_gains(1)
         state["dq_sum"][5] += 1.0
         store.put_values(REFRESH_VALUES, np.arange(store.merged_pages), state)
         assert store.verify() == ["the gain of page 5 is not that of its visits (1 such page in its block)"]
@@ -598,7 +598,7 @@ def test_visits_that_are_dropped_leave_what_they_came_to(measured: Path) -> None
     before = content_of(measured)
     with Store(measured, sizes=SMALL) as store:
         store.keep_visits(2)
-        assert [cycle for cycle, _ in store.gains.of_cycles()] == [5, 6]
+        assert [cycle for cycle, _ in store.gains_of_cycles()] == [5, 6]
     after = content_of(measured)
     assert {name: after[name] for name in refresh_value.COLUMNS} == {
         name: before[name] for name in refresh_value.COLUMNS

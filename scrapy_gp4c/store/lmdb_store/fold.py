@@ -19,7 +19,7 @@ from scrapy_gp4c.page_state.claims import apply_links, of_links, of_weights
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.scoring.refresh_value import observe_gains
 from scrapy_gp4c.store.lmdb_store.environment import KEY, U32, U32_PAIR
-from scrapy_gp4c.store.lmdb_store.page_facts import ClaimsFold, Gains, shorten_waits, sum_up_trust
+from scrapy_gp4c.store.lmdb_store.page_facts import ClaimsFold, shorten_waits, sum_up_trust
 from scrapy_gp4c.store.lmdb_store.tables import (
     GAINS,
     LINKS,
@@ -61,8 +61,7 @@ def _apply(tables: Tables, all_visits: Array, all_notes: Array, cycle: int, size
     """Apply visits, notes and gains to the blocks of pages that an interrupted fold has not done yet."""
     assert tables.fold_marker is not None
     brought = claims.count_brought(all_notes, tables.merged_pages)
-    gains_table = Gains(tables)
-    gains = gains_table.of(cycle) if gains_table.log is not None else GAINS.none()
+    gains = GAINS.none() if tables.gains_log() is None else tables.gains_of(cycle)
     parts = [rows[np.argsort(rows["page"], kind="stable")] for rows in (all_visits, all_notes, gains)]
     of_part = [rows["page"] // tables.block_rows for rows in parts]
     claims_fold = ClaimsFold.of(tables, cycle)

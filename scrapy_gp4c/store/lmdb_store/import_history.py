@@ -52,7 +52,7 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     check_directory,
     encode,
 )
-from scrapy_gp4c.store.lmdb_store.page_facts import Gains, put_claims, sum_up_trust
+from scrapy_gp4c.store.lmdb_store.page_facts import put_claims, sum_up_trust
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import (
     GAINS,
@@ -172,9 +172,9 @@ def _import(
         with tables.transaction(write=True) as txn:
             sum_up_trust(txn, tables.db, tables.groups, cycle)
     if header is not None and header.measured is not None:
-        gains = Gains(tables)
-        gains.set_log(*header.measured)
-        tables.put_values(REFRESH_VALUES, np.arange(tables.merged_pages), gains.summed_up())
+        tables.set_gains_log(*header.measured)
+        sums = tables.summed_gains(header.measured[1])
+        tables.put_values(REFRESH_VALUES, np.arange(tables.merged_pages), sums)
     return cycles
 
 

@@ -1,12 +1,10 @@
-"""Stored claims of sites that pages changed, how often these were right, and gains of search quality.
+"""Stored claims of sites that pages changed, and how often these were right.
 
 The table `hints` has the newest claims by page, `claims` the new ones of each cycle. `trust` has counts of
 right and wrong claims by site, under cycle 0; while a cycle is folded, it also has the counts to add, under
-that cycle, by directory. Gains are by visit in `gains`, summed up by page in `refresh_values`; both are empty
-without ``GP4C_QUERY_LOG``.
+that cycle, by directory.
 """
 
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -18,14 +16,10 @@ from scrapy_gp4c.page_state.claims import ClaimOutcomes, Times, of_claims
 from scrapy_gp4c.page_state.columns import Columns, shorten_wait, unpack
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
-from scrapy_gp4c.scoring.refresh_value import observe_gains
 from scrapy_gp4c.store.lmdb_store.environment import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.tables import (
     CLAIMS,
-    GAINS,
     HINTS,
-    QUERY_LOG,
-    REFRESH_VALUES,
     SITE_COUNTS,
     TRUST_PARTS,
     Handles,
@@ -151,68 +145,3 @@ class ClaimsFold(NamedTuple):
         seen_min = claims.seen_after_min(visits["time"], float(self.starts_s[-1]))
         claims.after_visits(block_columns, rows, visits["outcome"], claimed, self.cycle, seen_min)
         HINTS.put(txn, self.tables.db, block, block_columns)
-
-
-class Gains:
-    """Reads and writes gains: by how much single visits improved search quality, measured by a query log."""
-
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    def _meta(self) -> dict[str, Any]:
-        with self._tables.transaction() as txn:
-            return self._tables.get_meta(txn, QUERY_LOG) or {}
-
-    @property
-    def log(self) -> str | None:
-        """Digest of the query log that gains are measured by; None: nothing was ever measured."""
-        return self._meta().get("log")
-
-    @property
-    def since(self) -> int:
-        """First cycle measured by this log, whose gains the columns `REFRESH_VALUES` sum up; 0: no log."""
-        return int(self._meta().get("since", 0))
-
-    def set_log(self, log: str, since: int | None = None) -> bool:
-        """Set the query log that gains are measured by; another one empties `REFRESH_VALUES`.
-
-        ``log``: its digest; ``since``: first cycle measured by it, None: the open cycle, or the next one.
-        Returns whether it is another than before.
-        """
-        if log == self.log:
-            return False
-        tables = self._tables
-        tables.check_writable()
-        with tables.transaction(write=True) as txn:
-            tables.db[REFRESH_VALUES.table].drop(txn)
-            log_entry = {"log": log, "since": tables.last_cycle + 1 if since is None else since}
-            tables.put_meta(txn, QUERY_LOG, log_entry)
-        return True
-
-    def put(self, gains: Array) -> None:
-        """Replace the gains of the open cycle, dtype `GAIN`; the cycle's fold adds them to page columns."""
-        with self._tables.transaction(write=True) as txn:
-            GAINS.put(txn, self._tables.db, self._tables.last_cycle + 1, 0, gains)
-
-    def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Yield (cycle, gains), dtype `GAIN`, for each finished cycle from `first` to `last` that has any."""
-        for cycle, gains in self._tables.whole_cycles(GAINS, first, last):
-            if len(gains):
-                yield cycle, gains
-
-    def of(self, cycle: int) -> Array:
-        """Read the gains of one cycle, open or finished: dtype `GAIN`."""
-        with self._tables.transaction() as txn:
-            return GAINS.read(txn, self._tables.db, cycle)
-
-    def summed_up(self) -> Columns:
-        """Compute the columns `REFRESH_VALUES` of all pages from the gains. Memory: 28 bytes per page."""
-        pages = self._tables.merged_pages
-        state = REFRESH_VALUES.none(pages)
-        for cycle, gains in self.of_cycles(max(1, self.since)):
-            if gains["page"].max() >= pages:
-                raise self._tables.db["gains"].wrong(
-                    U32_PAIR.pack(cycle, 0), "it has a page that does not exist"
-                )
-            observe_gains(state, gains["page"].astype(np.intp), gains)
-        return state

@@ -44,7 +44,7 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     seed_of,
 )
 from scrapy_gp4c.store.lmdb_store.forget import write_without
-from scrapy_gp4c.store.lmdb_store.page_facts import Gains, put_trust
+from scrapy_gp4c.store.lmdb_store.page_facts import put_trust
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import (
     GROUP_ROWS,
@@ -399,9 +399,9 @@ class _Rebuilder:
                     put_trust(txn, tables.db, derived.trust)
             if has_claims:
                 tables.put_values(HINTS, np.arange(tables.merged_pages), derived.state)
-        gains = Gains(tables)
-        if self._damaged & {"gains", REFRESH_VALUES.table} and gains.log is not None:
-            tables.put_values(REFRESH_VALUES, np.arange(tables.merged_pages), gains.summed_up())
+        log = tables.gains_log()
+        if self._damaged & {"gains", REFRESH_VALUES.table} and log is not None:
+            tables.put_values(REFRESH_VALUES, np.arange(tables.merged_pages), tables.summed_gains(log[1]))
 
 
 if __name__ == "__main__":

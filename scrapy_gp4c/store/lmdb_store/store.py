@@ -34,7 +34,7 @@ from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.environment import KEY, U32, U32_PAIR, Environment, damaged, decode, encode
-from scrapy_gp4c.store.lmdb_store.page_facts import Gains, read_trust, shorten_waits
+from scrapy_gp4c.store.lmdb_store.page_facts import read_trust, shorten_waits
 from scrapy_gp4c.store.lmdb_store.tables import (
     CLAIMS,
     HINTS,
@@ -130,7 +130,6 @@ class Store(Tables):
         self.environment = Environment(path, readonly)
         try:
             super().__init__(self.environment, open_tables(self.environment, sizes.block_rows))
-            self.gains = Gains(self)
             self._load()
             if self.is_folding and not readonly:
                 self._fold({})

@@ -39,7 +39,7 @@ from scrapy_gp4c.page_state.groups import (
 )
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, WARMUP, among
 from scrapy_gp4c.scoring import first_visits, hints, refresh_value, weights
-from scrapy_gp4c.scoring.refresh_value import GAIN
+from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.store.lmdb_store.environment import (
     KEY,
@@ -751,13 +751,62 @@ class Tables:
         """Yield (cycle, visits) in chunks of dtype `VISIT`, for the finished cycles of this range."""
         return self.rows_of_cycles(VISITS, first_cycle, last_cycle)
 
+    # --- gains of search quality by single visits; none without ``GP4C_QUERY_LOG``
+
+    def gains_log(self) -> tuple[str, int] | None:
+        """Return the digest of the query log that gains are measured by, and its first cycle; None: no gains.
+
+        The columns `REFRESH_VALUES` sum up the gains since that cycle.
+        """
+        with self.transaction() as txn:
+            entry = self.get_meta(txn, QUERY_LOG)
+        return None if entry is None else (entry["log"], entry["since"])
+
+    def set_gains_log(self, log: str, since: int | None = None) -> bool:
+        """Set the query log that gains are measured by; another one empties `REFRESH_VALUES`.
+
+        ``log``: its digest; ``since``: first cycle measured by it, None: the open cycle, or the next one.
+        Returns whether it is another than before.
+        """
+        if (before := self.gains_log()) is not None and log == before[0]:
+            return False
+        self.check_writable()
+        with self.transaction(write=True) as txn:
+            self.db[REFRESH_VALUES.table].drop(txn)
+            log_entry = {"log": log, "since": self.last_cycle + 1 if since is None else since}
+            self.put_meta(txn, QUERY_LOG, log_entry)
+        return True
+
+    def put_gains(self, gains: Array) -> None:
+        """Replace the gains of the open cycle, dtype `GAIN`; the cycle's fold adds them to page columns."""
+        with self.transaction(write=True) as txn:
+            GAINS.put(txn, self.db, self.last_cycle + 1, 0, gains)
+
+    def gains_of_cycles(self, first: int = 1) -> Iterator[tuple[int, Array]]:
+        """Yield (cycle, gains), dtype `GAIN`, for each finished cycle from `first` on that has any."""
+        for cycle, gains in self.whole_cycles(GAINS, first):
+            if len(gains):
+                yield cycle, gains
+
+    def gains_of(self, cycle: int) -> Array:
+        """Read the gains of one cycle, open or finished: dtype `GAIN`."""
+        with self.transaction() as txn:
+            return GAINS.read(txn, self.db, cycle)
+
+    def summed_gains(self, since: int) -> Columns:
+        """Compute the columns `REFRESH_VALUES` of all pages from the gains. Memory: 28 bytes per page."""
+        state = REFRESH_VALUES.none(self.merged_pages)
+        for cycle, gains in self.gains_of_cycles(since):
+            if gains["page"].max() >= self.merged_pages:
+                raise self.db["gains"].wrong(U32_PAIR.pack(cycle, 0), "it has a page that does not exist")
+            observe_gains(state, gains["page"].astype(np.intp), gains)
+        return state
+
     # --- columns with optional ones
 
     def optional_columns(self) -> tuple[PageColumns, ...]:
         """Tables of optional columns: `PAGE_COLUMNS`, without `REFRESH_VALUES` if no gain was measured."""
-        with self.transaction() as txn:
-            measured = self.get_meta(txn, QUERY_LOG) is not None
-        return PAGE_COLUMNS if measured else (HINTS, WEIGHTS, LINKS)
+        return (HINTS, WEIGHTS, LINKS) if self.gains_log() is None else PAGE_COLUMNS
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
         """Read the columns ``[P]`` of merged pages; the ids in `pages` must ascend.

@@ -32,7 +32,7 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     read_all_pages,
     split,
 )
-from scrapy_gp4c.store.lmdb_store.page_facts import Gains, read_trust
+from scrapy_gp4c.store.lmdb_store.page_facts import read_trust
 from scrapy_gp4c.store.lmdb_store.tables import (
     CLAIMS,
     HINTS,
@@ -403,10 +403,9 @@ def _directories(tables: Tables) -> Iterator[str]:
 
 
 def _gains(tables: Tables) -> Iterator[str]:
-    gains = Gains(tables)
-    if gains.log is None:
+    if (log := tables.gains_log()) is None:
         return
-    expected, dropped = gains.summed_up(), tables.dropped >= gains.since
+    expected, dropped = tables.summed_gains(log[1]), tables.dropped >= log[1]
     for first, block in tables.blocks():
         by_visits = {name: expected[name][first : first + len(block["n"])] for name in refresh_value.COLUMNS}
         # What dropped visits gained is in columns only.
