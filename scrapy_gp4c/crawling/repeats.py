@@ -148,6 +148,10 @@ class UrlParts:
         self._pages: Counter[str] = Counter()
         self._chained: Counter[tuple[str, int]] = Counter()
         """URL part, and hash as above -> number of new pages whose finders' URLs differ in it alone."""
+        self._changed: defaultdict[tuple[int, int], dict[str, str]] = defaultdict(dict)
+        """Fingerprint and hash of a URL without a part -> URLs of pages that changed to it -> that part.
+
+        The part of a page's whole URL is ""."""
 
     def note(self, url: str, finder_url: str = "") -> None:
         """Note a new page, by its URL; ``finder_url``: of the page that linked to it."""
@@ -160,6 +164,12 @@ class UrlParts:
                 self._now[part].setdefault(name, []).append(url)
                 if len(self._now[part]) > 2 * SAMPLE:
                     self._now[part] = dict(sorted(self._now[part].items())[:SAMPLE])
+
+    def note_change(self, url: str, fingerprint: int) -> None:
+        """Note a page that changed, by its URL and the fingerprint of its new text."""
+        if has_text(fingerprint) and len(self._changed) < MAX_REMEMBERED:
+            for part, other_url in (("", url), *parts_of(url)):
+                self._changed[fingerprint, crc32(other_url.encode())][url] = part
 
     def finish(self, requested_urls: Sequence[str], requested_pages: int) -> Iterator[str]:
         """Yield warnings about URL parts that make known pages look new.
@@ -192,6 +202,23 @@ class UrlParts:
             self._before = {**self._before, part: sorted({*before, *now})[:SAMPLE]}
         if self._now:
             self._store.amend_record(url_parts=self._before)
+        yield from self._doubled()
+
+    def _doubled(self) -> Iterator[str]:
+        """Yield warnings about URL parts without which most changed pages are others that changed, too."""
+        pages, doubled, examples = Counter[str](), Counter[str](), dict[str, str]()
+        for part_by_url in self._changed.values():
+            for part, url in {part: url for url, part in part_by_url.items() if part}.items():
+                pages[part] += 1
+                doubled[part] += len(part_by_url) > 1
+                examples[part] = url
+        for part, count in doubled.items():
+            if count >= max(MIN_VARIANTS, REPEATING * pages[part]):
+                yield (
+                    f"{counted(count, 'page')}, such as {examples[part]}, changed in the same way as others "
+                    f"that differ in nothing but {part}. If that makes no page of its own, "
+                    f"{_remedy_of_part(part)}: else each change is reported again."
+                )
 
     def _is_cursor(self, part: str, name: int) -> bool:
         """Whether a part of URLs is a cursor: each new page links to the one with the part's next value.
@@ -202,15 +229,18 @@ class UrlParts:
         return 1 < pages <= 2 * self._chained[part, name] + 2
 
     def _warning(self, part: str, pages: int, example: str) -> str:
-        remedy = f"add {part} to GP4C_URL_PARAMS_IGNORED"
-        if part in (IN_PATH, IN_HOST, IN_QUERY):
-            remedy = "leave it out in a REQUEST_FINGERPRINTER_CLASS of yours (docs/settings.md)"
         new = counted(self._store.pages - self._store.merged_pages, "new page")
         return (
             f"{pages:,} of {new}, such as {example}, differ from known pages in nothing but {part}. If that "
-            f"makes no page of its own, as a token or a date of today, {remedy}: else these pages are new in "
-            "each cycle, and never compared."
+            f"makes no page of its own, as a token or a date of today, {_remedy_of_part(part)}: else these "
+            "pages are new in each cycle, and never compared."
         )
+
+
+def _remedy_of_part(part: str) -> str:
+    if part in (IN_PATH, IN_HOST, IN_QUERY):
+        return "leave it out in a REQUEST_FINGERPRINTER_CLASS of yours (docs/settings.md)"
+    return f"add {part} to GP4C_URL_PARAMS_IGNORED"
 
 
 def parts_of(url: str) -> Iterator[tuple[str, str]]:

@@ -444,6 +444,9 @@ class Visit:
             self._keep_sums(response)
         if info.outcome == "first":
             self._note_first(page, response)
+        elif info.outcome == "changed" and self._is_compared_whole:
+            url = visits.store.request(self._claim.page)["url"]
+            visits.cycle.repeats.parts.note_change(url, page.kept_fingerprint)
         if page.is_cut and info.outcome == "first":
             logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)

@@ -3,6 +3,7 @@
 import calendar
 import itertools
 import logging
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -351,6 +352,24 @@ def test_pages_that_differ_by_a_number_or_their_query_are_named(
     named = [line for line in lines if line is not None]
     assert len(named) == is_named
     assert len(read) <= 100
+
+
+@pytest.mark.parametrize(("is_same", "lines"), [(True, ["theme"]), (False, [])])
+def test_a_parameter_with_which_pages_change_alike_is_named(
+    is_same: bool, lines: list[str], store_path: Path
+) -> None:
+    """Pages and their variants that come to one text; lists of other pages, and one shared text, are none."""
+    with Store(store_path) as store:
+        parts = UrlParts(store)
+        for number in range(2, 10):
+            for theme in range(3):
+                fingerprint = number + 100 * theme * (not is_same)
+                url = f"http://a.example/item?id={number}" + f"&theme={theme}" * (theme > 0)
+                parts.note_change(url, fingerprint << 33)
+            parts.note_change(f"http://a.example/list?page={number}", (number + 50) << 33)
+            parts.note_change(f"http://a.example/search?q={number}", 99 << 33)
+        warnings = list(parts.finish([], 0))
+    assert [re.findall(r"nothing but (\w+)", line) for line in warnings] == [[name] for name in lines]
 
 
 @pytest.mark.parametrize(("is_copied", "lines"), [(True, 1), (False, 0)])

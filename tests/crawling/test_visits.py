@@ -336,7 +336,8 @@ async def test_bytes_that_are_the_same_need_no_fingerprint(
             of_cycles = [np.sort(rows, order="page")[names].tolist() for _, rows in store.visits()]
             recorded.append((urls_of, of_cycles))
         if path == store_path:
-            assert Counter(made) == {"/same": 1, "/dated": 5, "/other": 3, "/empty": 1}
+            # The page that has changed back is asked for once more.
+            assert Counter(made) == {"/same": 1, "/dated": 5, "/other": 4, "/empty": 1}
             monkeypatch.setattr(visits, "known_judgement", lambda *_: None)
     assert recorded[0] == recorded[1]
 
@@ -367,8 +368,8 @@ async def test_the_same_bytes_under_other_settings_have_another_fingerprint(
         ("text/html", None, 4, "changed"),
         ("text/html", dotted, 5, "changed"),
         ("text/html", dotted, 6, "unchanged"),
-        ("text/html", None, 7, "changed"),
-        ("text/html", None, 7, "unchanged"),
+        ("text/html", None, 8, "changed"),  # back at its earlier text, it is asked for once more
+        ("text/html", None, 8, "unchanged"),
     ):
         served["kind"] = kind
         crawler = await crawl(Many, store_path, {"GP4C_FEATURES": features}, urls=(site.url(),))
