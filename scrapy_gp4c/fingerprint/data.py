@@ -57,6 +57,8 @@ KEY_WORD: Final = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 """Pattern of the words in a key, in camel case, snake case and so on."""
 _DATED_WORDS: Final = frozenset(WORDS["dated_keys"].split())
 """Words of keys (such as ``departure``) whose dates are statements, not clocks."""
+_NAMES: Final = frozenset(("title", "name", "venue", "location", "place"))
+"""Keys of an object that describes a thing, so that its dates are statements, such as the day of an event."""
 _ISO: Final = re.compile(r"20\d\d-\d\d-\d\d(?:[T ]\d\d:\d\d\S{0,20})?")
 _CLOCK: Final = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?")
 _DATE_SIGNS: Final = re.compile("(?<=[0-9])[-T:](?=[0-9])")
@@ -153,6 +155,7 @@ def _number(text: str) -> float | int | str:
 def _object(pairs: list[tuple[str, Any]]) -> Any:
     """Return a JSON object without clocks, tokens and counters; its list of pairs if a key occurs twice."""
     made: dict[str, Any] = {}
+    is_named = any(key in _NAMES for key, _ in pairs)
     for key, value in pairs:
         if key in made:
             return [[key, value] for key, value in pairs]
@@ -164,7 +167,10 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
         elif isinstance(value, str) and value[:2] == "20" and _ISO.fullmatch(value) is not None:
             words = {word.lower() for word in KEY_WORD.findall(key)}
             # An hour at which something expires is that of a token or a cache.
-            if not words.isdisjoint(_DATED_WORDS) and (len(value) == 10 or "expires" not in words):
+            is_stated = is_named and _OWN_DATE_KEY.search(key) is None and _CLOCK_KEY.fullmatch(key) is None
+            if is_stated or (
+                not words.isdisjoint(_DATED_WORDS) and (len(value) == 10 or "expires" not in words)
+            ):
                 value = _DATE_SIGNS.sub(r" \g<0> ", value)
         made[key] = MASK if _is_noise(key, value) else value
     return made
@@ -240,6 +246,7 @@ def _is_noise(key: str, value: object) -> bool:
         return is_number or (
             isinstance(value, str) and value[:1].isdigit() and value[-1] != "%" and " - " not in value
         )
+    is_number = is_number or (isinstance(value, str) and value.isdecimal())
     return is_number and (_COUNT_KEY.fullmatch(key) or _LEFT_KEY.fullmatch(key)) is not None
 
 

@@ -291,7 +291,10 @@ _SIMILAR_SIGNS: Final = re.compile("|".join(WORDS["similar_signs"].split()).repl
 _LONGEST_HEADING: Final = 40
 _LONGEST_AD: Final = 600
 MOST_LABELLED: Final = 40
-_DATES_BY_TAG: Final = _by_tag(*("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a", "dt+dd", "table"))
+_DATES_BY_TAG: Final = _by_tag(
+    *("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a", "dt+dd", "table", "h2", "h3", "h4")
+)
+_HEADING_WITH_YEAR: Final = re.compile(rb"<h[234]\b[^<>]{0,200}>[^<>]{0,40}\d{4}[^<>]{0,40}</h")
 _MOST_TABLES: Final = 50
 _MOST_ROWS: Final = 2000
 _LONGEST_LINK: Final = 200
@@ -417,6 +420,9 @@ def _parsed(html: str) -> _Parsed:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, source, markup, kept_reasons))
         _mark_dates(document, markup)
+        has_headings = any(tag in markup.lower for tag in (b"<h2", b"<h3", b"<h4"))
+        if has_headings and len(_HEADING_WITH_YEAR.findall(source)) > 1:  # to ask all takes longer
+            _mark_listed_dates(_SELECTOR.find("h2,h3,h4", document))
         text = document.text(separator=SEPARATOR, strip=True)
         if not _ALONE.isdisjoint(text.split(SEPARATOR)) or any(
             _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
@@ -1059,8 +1065,11 @@ def _mark_dates(document: LexborNode, markup: _Markup) -> None:
         rows = _SELECTOR.find("tr", table)
         heads = [cell.text(strip=True) for cell in _cells(rows[0])] if rows else []
         if len(rows) < 2 or any(cell.tag != "th" for cell in _cells(rows[0])):
-            for row in rows[:_MOST_ROWS]:
-                _mark_value(_cells(row), len(rows) >= _FEWEST_VALUES)
+            cells_of_rows = [cells for row in rows[:_MOST_ROWS] if (cells := _cells(row))]
+            if cells_of_rows and any(map(str.isdigit, cells_of_rows[-1][0].text(strip=True))):
+                _mark_listed_dates([cells[0] for cells in cells_of_rows if len(cells) > 1])
+            for cells in cells_of_rows:
+                _mark_value(cells, len(rows) >= _FEWEST_VALUES)
             continue
         first = [cell.text(separator=" ", strip=True) for cell in _cells(rows[1])]
         marked: dict[int, bool] = {}
@@ -1077,6 +1086,16 @@ def _mark_dates(document: LexborNode, markup: _Markup) -> None:
                     inner.insert_before(DATED)
                 elif inner is not None and _COUNT.fullmatch(cells[at].text(strip=True)):
                     _mark_clock(inner)
+
+
+def _mark_listed_dates(nodes: list[LexborNode]) -> None:
+    """Mark dates that are all the text of several headings or first cells: days of events, of releases."""
+    texts = [node.text(separator=" ", strip=True) for node in nodes[:_MOST_ROWS]]
+    short = {text for text in texts if len(text) <= _LONGEST_MOMENT and any(map(str.isdigit, text))}
+    dates = {text for text in short if states_date(text) and is_moment(text)}
+    for node, text in zip(nodes, texts, strict=False) if len(dates) > 1 else ():
+        if text in dates and node.child is not None:
+            node.child.insert_before(DATED)
 
 
 def _mark_value(cells: list[LexborNode], is_list: bool) -> None:
