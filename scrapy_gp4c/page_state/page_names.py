@@ -151,9 +151,9 @@ def signature_names(url: str) -> list[str]:
     return sorted({parameter.partition("=")[0].lower() for parameter in _signature(query)})
 
 
-def _signature(query: str) -> list[str]:
+def _signature(query: str) -> set[str]:
     parameters = query.split("&")
-    return [one for signed, names in _SIGNED if signed.match(query) for one in parameters if names.match(one)]
+    return {one for signed, names in _SIGNED if signed.match(query) for one in parameters if names.match(one)}
 
 
 def link_sum(source: str, ignored: tuple[str, ...]) -> int:
