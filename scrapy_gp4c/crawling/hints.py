@@ -154,7 +154,7 @@ class HintReader:
                 self._read_headers(response, page)
             if claims is not None:
                 self._note(claims)
-            elif _is_read(response) and kind_of(response.body, response.url) is None:
+            elif _is_read(response):
                 self._read_body(response)
         except StoreError as error:
             cycle.failure = error
@@ -174,6 +174,8 @@ class HintReader:
         """Read a robots.txt; warn of a file that is called a sitemap and is none."""
         url = response.url.lower()
         if "robots.txt" not in url and "sitemap" not in url:
+            return
+        if kind_of(response.body, response.url) is not None:  # `read_file` has warned of it
             return
         path = urlsplit(url).path
         if path == "/robots.txt":
