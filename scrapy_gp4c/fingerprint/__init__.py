@@ -202,7 +202,7 @@ def _without_relative_times(words: Words, places: list[int]) -> str | None:
     for number in places:
         if words.starts[number] < done:
             continue
-        start = max(int(words.starts[max(number - 4, 0)]), done)
+        start = max(int(words.starts[max(number - 6, 0)]), done)
         last = min(number + 3, count - 1)
         end = int(words.starts[last] + words.sizes[last])
         window = text[start:end].decode("utf-8", "surrogatepass")

@@ -363,7 +363,8 @@ _AT: Final = re.compile(
     r",?(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|klo|saat|lúc|ngày|pukul|ที่))?,? ?$"
 )  # [sic] between a day and its clock
 _ABOUT: Final = frozenset(WORDS["about"].split())
-_FROM_BEFORE: Final = re.compile(f"(?:{'|'.join(WORDS['before_from'].split())})\\s?$".replace("_", " "))
+_FROM_BEFORE: Final = re.compile(f"(?:{'|'.join(WORDS['before_from'].split())})$".replace("_", " "))
+_POSTED_DAY: Final = re.compile(f"(?:{'|'.join(WORDS['posted_days'].split())})日?期?の?\\s?$")
 _FROM_AFTER: Final = re.compile(f"\\s?(?:{'|'.join(WORDS['before_until'].split())})".replace("_", " "))
 _WEEKDAY_WORDS: Final = frozenset(word for phrase in _TABLE["weekday_phrases"] for word in phrase.split())
 _BEFORE_MOMENT: Final = RECENT.union(  # for 5 timer siden
@@ -373,7 +374,9 @@ _BEFORE_MOMENT: Final = RECENT.union(  # for 5 timer siden
     ("il y", "for", "less than", "more than"),
 )
 _MOMENT_TOKEN: Final = re.compile(rf"\d++|{LETTERS}")
-_SHORT_DATE: Final = re.compile(r"[0-3]?\d([./-])[0-3]?\d\1(?:\d\d(?:\d\d)?)?")
+_SHORT_DATE: Final = re.compile(
+    r"[0-3]?\d([./-])[0-3]?\d\1(?:\d\d(?:\d\d)?)?|(?:19|20)\d\d([./-])[01]?\d\2[0-3]?\d\.?"
+)
 _ALL_RECENT: Final = RECENT.union(_all_and_ascii(WORDS["moments"])[0])
 _MOMENT_WORDS: Final = (
     frozenset(word for word, bits in _MARKS.items() if bits & ~_VIEW)
@@ -531,7 +534,7 @@ def mask_relative(window: str) -> str:
         word, blanks = pieces[index], pieces[index + 1] if index + 1 < len(pieces) else ""
         bare = word.rstrip(".,;:!?)")
         if (last(1), bare) in _UNIT_AFTER:
-            if _is_before_event(" ".join(masked[:-4:2]), bare, "".join(pieces[index + 1 : index + 4])):
+            if _is_before_event(" ".join(masked[:-4:2]), bare, "".join(pieces[index + 1 : index + 6])):
                 masked += (word, blanks)
                 continue
             taken = 2 if last(2) in _NUMBER_WORDS or last(2)[:1].isdigit() else 1
@@ -663,7 +666,13 @@ class _Masks:
             before = words_before(begin, _PROSE_CONTEXT if is_far else _CONTEXT)
             if kind in _DATES and (second := _second_of_period(short, match)) is not None:
                 period_end = second
-            if not (kind in _DATES and begin < period_end) and self._is_noise(kind, match, words, before):
+            is_noise = not (kind in _DATES and begin < period_end) and self._is_noise(
+                kind, match, words, before
+            )
+            if is_noise and kind in ("span", "hanging", "before"):
+                after = restored(end, min(end + _NEAR, len(short)))
+                is_noise = not _is_before_event(before, (words or [match[0]])[-1], after)
+            if is_noise:
                 piece = restored(done, begin)
                 if kind in ("date", "day", "short"):
                     piece = _SHORT_WEEKDAY.sub("", piece)
@@ -700,10 +709,6 @@ class _Masks:
             return _KANJI.search(before[-12:]) is not None and not _says(
                 before, _SAYS_VERSION, _VERSION_SIGNS, 1
             )
-        if kind in ("span", "hanging", "before") and _is_before_event(
-            before, (words or [text])[-1], match.string[match.end() : match.end() + _NEAR]
-        ):
-            return False
         if kind == "span":
             return (words[0], words[-1]) in _UNIT_AFTER or (words[-2], words[-1]) in _UNIT_AFTER
         if kind == "before":
@@ -767,9 +772,10 @@ def _is_before_event(before: str, word: str, after: str) -> bool:
 
     Many languages have one word for both: in Turkish, "Girişten 3 gün önce" is a term, "3 gün önce" a clock.
     """
-    return not word.isascii() and (
-        _FROM_BEFORE.search(before[-_NEAR:]) is not None or _FROM_AFTER.match(after) is not None
-    )
+    near = before[-_NEAR:]
+    if _FROM_AFTER.match(after) is not None:
+        return not word.isascii()
+    return _FROM_BEFORE.search(f"{near.rstrip()}:{word}") is not None and _POSTED_DAY.search(near) is None
 
 
 def _says_clock(before: str) -> bool:
@@ -1154,6 +1160,7 @@ def _is_prose_word(word: str) -> bool:
 _DATED_REACH: Final = 4  # words
 _LABEL: Final = re.compile(r"(?<![^\W\d])[^\W\d][^:：·|•\x05]{2,40}[:：]\s?$")
 _VERSION_BEFORE: Final = re.compile(r"\b\d{1,4}\.\d{1,4}(?:\.[\w-]{1,12}){0,2}\]?\s?[(\[-]\s?$")
+_MARKED_REACH: Final = 7  # characters, with a preposition: "le samedi 12 mai"
 _SENTENCE_WORDS: Final = 5  # about a date with a clock
 
 
@@ -1163,7 +1170,7 @@ def is_dated(before: str, after: str, text: str = "") -> bool:
     ``before``, ``after``: text around it; ``text``: the date itself.
     """
     has_clock = _HAS_CLOCK.search(text) is not None
-    if DATED in before[-3:] or (not has_clock and _follows_version(before)):
+    if DATED in before[-_MARKED_REACH:] or (not has_clock and _follows_version(before)):
         return True
     sentence = max(map(before.rfind, (". ", "! ", "? ", "。")))
     prose = before.rfind(PROSE_BEGIN)
