@@ -28,7 +28,7 @@ _HOST_KEY: Final = re.compile("served_?by|generated_?by_?host", re.I)
 _ANSWERED_BY: Final = re.compile("(?:server|host|node|instance|backend|worker)(?:_?(?:name|id))?", re.I)
 _CLOCK_KEY: Final = re.compile(
     r"(?:(?:server|current|response|request|query|process(?:ing)?|generation|search|execution|exec|run|up)(?=[-_]?[a-z]{2}|[-_]s)"
-    r"|generated|fetched|retrieved|served|cached?|render(?:ed)?|elapsed|now|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)"
+    r"|generated|fetched|retrieved|served(?=.)|cached?|render(?:ed)?|elapsed|now|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)"
     r"|expires?|took|timestamp|time_?stamp|ts|unix|epoch)"
     r"[-_]?(?:time|at|on|ms|s|sec|seconds|millis|date|stamp|timestamp|in|duration|until|age)?(?:[-_]?ms|[-_](?:s|utc|iso))?|ttl",
     re.I,
@@ -50,7 +50,7 @@ _CACHE_FLAG: Final = re.compile(
 """Key of a boolean that says whether the answer came from a cache."""
 _OWN_DATE_KEY: Final = re.compile(
     "updat|modif|lastmod|build|chang|creat|pub|post|seen|fetch|check|sync|generat|crawl|index|retriev|scrap|stamp|visit"
-    "|access|refresh|cach|expir|now|activ|issued|render",
+    "|access|refresh|cach|expir|now|activ|issued|render|as_?of|today",
     re.I,
 )
 KEY_WORD: Final = re.compile("[A-Z]?[a-z]+|[A-Z]+")
@@ -155,7 +155,7 @@ def _number(text: str) -> float | int | str:
 def _object(pairs: list[tuple[str, Any]]) -> Any:
     """Return a JSON object without clocks, tokens and counters; its list of pairs if a key occurs twice."""
     made: dict[str, Any] = {}
-    is_named = any(key in _NAMES for key, _ in pairs)
+    is_named = any(key.lower() in _NAMES for key, _ in pairs)
     for key, value in pairs:
         if key in made:
             return [[key, value] for key, value in pairs]

@@ -1446,6 +1446,7 @@ def test_clocks_and_tokens_of_json_do_not_count(key: str, one: object, two: obje
         ("dates", ["2026-11-12"], ["2026-11-13"]),
         ("up", 3, 4),
         ("served", True, False),
+        ("served", 120, 131),
     ],
 )
 def test_names_and_readings_of_json_count(key: str, one: object, two: object) -> None:
@@ -1476,6 +1477,7 @@ def test_dates_that_keys_name_count() -> None:
         ("date", ("2026-12-10", "2026-12-17"), True),
         ("held", ("2026-12-10T08:00:00Z", "2026-12-17T09:00:00Z"), True),
         ("timestamp", ("2026-12-10T08:00:00Z", "2026-12-17T09:00:00Z"), False),
+        ("asOf", ("2026-12-10T08:00:00Z", "2026-12-17T09:00:00Z"), False),
         ("duration", (112, 95), True),
         ("expires_at", ("2026-12-10T08:00:00Z", "2026-12-17T09:00:00Z"), False),
         ("renderedAt", ("2026-12-10T08:00:00Z", "2026-12-17T09:00:00Z"), False),
