@@ -209,6 +209,7 @@ OTHER_PAGES_NAME: Final = (
 )
 """Pattern of names of parts that are about other pages."""
 _OF_WIDGET: Final = "(?:weather|wetter|meteo|clock|visitors?|share|social)"
+_MOST_WITH_LINK: Final = 200  # elements
 _LINKED_PAGES: Final = "linked pages"
 """`OTHER_PAGES` if the part has a link: "recommended" may be a dose."""
 _OTHER_PAGES_NAME: Final = re.compile(
@@ -232,7 +233,7 @@ _CONSENT_NAME: Final = re.compile(
     r"(?:[\w-]*[-_])?(?:cookies?|gdpr|consent|ccpa)[-_]?(?:[^\W_]+[-_])*(?:banner|bar|notice|consent|popup|pop-up|modal"
     r"|dialog|overlay|message|alert|wall|layer|law|disclaimer|prompt|manager|hint|hinweis|info|settings|preferences"
     r"|container|wrapper|box|root|window)(?:[-_][^\W_]+)*|(?:cookies?|gdpr|consent|cookie-?law|cookiebar|onetrust)[-_\w]*(?:sdk|root)"
-    r"|[\w-]*(?:cookie|gdpr|pdpa|lgpd|ccpa)[-_]?(?:consent|compliance)[-_\w]*|sliding-popup|cc-(?:window|banner)"
+    r"|[\w-]*(?:cookie[-_]?compliance|(?:cookie|gdpr|pdpa|lgpd|ccpa)[-_]?consent)[-_\w]*|sliding-popup|cc-(?:window|banner)"
     r"|(?:tarteaucitron|didomi|usercentrics|cmplz|cky|iubenda-cs|qc-cmp2|sp-message|axeptio|borlabs-?cookie|klaro|truste"
     r"|osano-cm|termly|fc-consent|moove-gdpr|hs-eu-cookie)(?>(?:[-_]\w*)*)"
     r"|onetrust[-_\w]*|cookiebot[-_\w]*|cybot-?cookiebot[-\w]*"
@@ -291,10 +292,8 @@ _SIMILAR_SIGNS: Final = re.compile("|".join(WORDS["similar_signs"].split()).repl
 _LONGEST_HEADING: Final = 40
 _LONGEST_AD: Final = 600
 MOST_LABELLED: Final = 40
-_DATES_BY_TAG: Final = _by_tag(
-    *("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a", "dt+dd", "table", "h2", "h3", "h4")
-)
-_HEADING_WITH_YEAR: Final = re.compile(rb"<h[234]\b[^<>]{0,200}>[^<>]{0,40}\d{4}[^<>]{0,40}</h")
+_DATES_BY_TAG: Final = _by_tag(*("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a", "dt+dd", "table"))
+_HEADING_WITH_NUMBER: Final = re.compile(rb"<[hH][2-5]\b[^>]{0,200}>[^\d]{0,200}\d")
 _MOST_TABLES: Final = 50
 _MOST_ROWS: Final = 2000
 _LONGEST_LINK: Final = 200
@@ -420,9 +419,8 @@ def _parsed(html: str) -> _Parsed:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, source, markup, kept_reasons))
         _mark_dates(document, markup)
-        has_headings = any(tag in markup.lower for tag in (b"<h2", b"<h3", b"<h4"))
-        if has_headings and len(_HEADING_WITH_YEAR.findall(source)) > 1:  # to ask all takes longer
-            _mark_listed_dates(_SELECTOR.find("h2,h3,h4", document))
+        if "h" in markup.tags and len(_HEADING_WITH_NUMBER.findall(source)) > 1:  # to ask all takes longer
+            _mark_listed_dates(_SELECTOR.find("h2,h3,h4,h5", document))
         text = document.text(separator=SEPARATOR, strip=True)
         if not _ALONE.isdisjoint(text.split(SEPARATOR)) or any(
             _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
@@ -842,8 +840,9 @@ def _take_out(
     mains = {node.mem_id for _, node in candidates if _is_main(node, has_role)}
     has_hidden = any(reason == HIDDEN for reason, _ in candidates)
     shown_ids = {*_SHOWN_ID.findall(markup.source)} if has_hidden else set[bytes]()
+    reasons = {node.mem_id: reason for reason, node in candidates} if has_hidden else {}
     for number, (reason, node) in enumerate(candidates):
-        if reason == HIDDEN and _is_opened(node, shown_ids):
+        if reason == HIDDEN and _is_opened(node, shown_ids, reasons):
             candidates[number] = (None, node)
         elif reason is None:
             _mark_named(node)
@@ -873,7 +872,7 @@ def _take_out(
         node.decompose()
 
 
-def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
+def _is_opened(node: LexborNode, shown_ids: set[bytes], reasons: dict[int, str | None]) -> bool:
     """Whether a hidden element is shown by a click on a tab or button in the page's text."""
     attributes = node.attributes
     role, identity = attributes.get("role") or "", attributes.get("id") or ""
@@ -882,24 +881,30 @@ def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
     if role not in ("", "region") or node.tag in ("ul", "nav", "form", "dialog"):
         return False
     return (
-        (identity.encode() in shown_ids or _is_unfolded(node))
+        (identity.encode() in shown_ids or _is_unfolded(node, reasons))
         and _OVERLAY_NAME.search(" ".join(names_of(attributes.get("class"), identity))) is None
         and not _SELECTOR.find("nav,form,dialog,[role=dialog],[role=menu]", node)
     )
 
 
-def _is_unfolded(node: LexborNode) -> bool:
+def _is_unfolded(node: LexborNode, reasons: dict[int, str | None]) -> bool:
     """Whether a click on the element before a hidden one shows it: a question, a spoiler, or another tab."""
-    header = node.prev
-    while header is not None and (header.tag or "-").startswith("-"):
-        header = header.prev
-    if header is None or header.tag in ("p", "ul", "ol", "table", "form", "nav"):
+    elements = (one for one in _siblings(node, ("prev",)) if not (one.tag or "-").startswith("-"))
+    before = [*islice(elements, _MOST_ANSWERS)]
+    header = next((one for one in before if reasons.get(one.mem_id) != HIDDEN), None)
+    if header is None or header.tag in ("ul", "ol", "table", "form", "nav"):
         return False
-    classes = (set((one.attributes.get("class") or "").split()) for one in (header, node))
-    return 0 < len(header.text(strip=True)) <= _LONGEST_QUESTION or not set.isdisjoint(*classes)
+    classes = (set((one.attributes.get("class") or "").split()) for one in (before[0], node))
+    if not set.isdisjoint(*classes):
+        return True
+    text = header.text(strip=True)
+    is_question = header.tag != "p" or text.endswith(_QUESTION_SIGNS)
+    return is_question and 0 < len(text) <= _LONGEST_QUESTION and reasons.get(header.mem_id) is None
 
 
+_MOST_ANSWERS: Final = 4  # hidden elements behind one question
 _LONGEST_QUESTION: Final = 160  # characters
+_QUESTION_SIGNS: Final = ("?", "？", "؟")
 
 
 def _mark_named(node: LexborNode) -> None:
@@ -941,7 +946,8 @@ def _reason(node: LexborNode) -> str | None:
     role = (attributes.get("role") or "").lower()
     reason = _naming(attributes.get("class")).reason or _naming(attributes.get("id")).reason
     if reason == _LINKED_PAGES:
-        reason = OTHER_PAGES if _SELECTOR.find("a", node) else None
+        within = islice(node.traverse(), _MOST_WITH_LINK)  # to search nested ones would take their square
+        reason = OTHER_PAGES if any(one.tag == "a" for one in within) else None
     if reason is not None:
         return reason
     if tag in ("amp-ad", "amp-embed") or any(map(_is_ad_attribute, attributes.items())):
@@ -1066,7 +1072,9 @@ def _mark_dates(document: LexborNode, markup: _Markup) -> None:
         heads = [cell.text(strip=True) for cell in _cells(rows[0])] if rows else []
         if len(rows) < 2 or any(cell.tag != "th" for cell in _cells(rows[0])):
             cells_of_rows = [cells for row in rows[:_MOST_ROWS] if (cells := _cells(row))]
-            if cells_of_rows and any(map(str.isdigit, cells_of_rows[-1][0].text(strip=True))):
+            # To ask all takes longer; the last row may be a note, the first one a head.
+            asked = (*cells_of_rows[:2], *cells_of_rows[-1:])
+            if any(char.isdigit() for cells in asked for char in cells[0].text(strip=True)):
                 _mark_listed_dates([cells[0] for cells in cells_of_rows if len(cells) > 1])
             for cells in cells_of_rows:
                 _mark_value(cells, len(rows) >= _FEWEST_VALUES)
@@ -1159,13 +1167,13 @@ def _labelled(label: LexborNode, is_ad: bool) -> list[LexborNode]:
             links = [sibling] if sibling.tag == "a" else _SELECTOR.find("a", sibling)
             if len(text) > (_LONGEST_AD if is_ad else _LONGEST_LINK * len(links)):
                 return []
-            # A script fills the place of an ad: what follows in the source is the page's own text.
-            is_boxed = above is not None and len(above.text(strip=True)) == size + len(text)
-            if is_ad and not (is_boxed or _is_menu(sibling)):
-                return []
             if not is_ad and any(_is_file(_file_of(link.attributes.get("href") or "")) for link in links):
                 return []
         sibling = sibling.next
+    # A script fills the place of an ad: what follows in the source is the page's own text.
+    if is_ad and not all(map(_is_menu, parts)):
+        taken = size + sum(len(part.text(strip=True)) for part in parts)
+        return parts if above is not None and len(above.text(strip=True)) == taken else []
     return parts
 
 
@@ -1442,7 +1450,7 @@ def source_of(response: TextResponse, most_bytes: int) -> str:
     text = next((other for charset in others if (other := _decoded(body, charset)) is not None), text)
     if b"\xc3" in body and _MAYBE_TWICE.search(text.encode("utf-8", "ignore")) is not None:
         text = _ENCODED_TWICE.sub(_encoded_once, text)
-    return text.replace("\0", "") if b"\0" in body else text
+    return text.replace("\0", "")
 
 
 def _encoded_once(run: re.Match[str]) -> str:

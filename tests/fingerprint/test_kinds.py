@@ -194,6 +194,9 @@ def test_names_that_only_contain_a_word_are_content(name: str) -> None:
         "<div aria-label='Publicité'>{}</div>",
         "<amp-ad>{}</amp-ad>",
         "<div class='weather-widget'>{}</div>",
+        "<div hidden>Loading</div><div hidden>{}</div>",
+        "<div class=ad>Shoes</div><div hidden>{}</div>",
+        "<div><b>Advertisement</b><p>{}</p><p>today</p></div>",
     ],
 )
 def test_furniture_of_a_page_does_not_count(furniture: str) -> None:
@@ -407,6 +410,26 @@ def test_parts_of_server_components_are_text_of_an_empty_page() -> None:
             "<table><tr><td>12/05/2026<td>Feria<tr><td>14/06/2026<td>Fiesta</table>",
             "<table><tr><td>19/05/2026<td>Feria<tr><td>14/06/2026<td>Fiesta</table>",
         ),
+        (
+            "<h3>Le 12 mai 2026</h3>A<h3>Le 14 mai 2026</h3>",
+            "<h3>Le 13 mai 2026</h3>A<h3>Le 14 mai 2026</h3>",
+        ),
+        ("<H2>2026-05-12</H2>A<H2>2026-05-14</H2>", "<H2>2026-05-13</H2>A<H2>2026-05-14</H2>"),
+        ("<h5>5月12日（火）</h5>A<h5>5月14日（木）</h5>", "<h5>5月13日（水）</h5>A<h5>5月14日（木）</h5>"),
+        (
+            "<h3><a href=/1>12. Mai 2026</a></h3>A<h3><time>14. Mai 2026</time></h3>",
+            "<h3><a href=/1>13. Mai 2026</a></h3>A<h3><time>14. Mai 2026</time></h3>",
+        ),
+        (
+            "<table><tr><td>2026-05-12<td>Fair<tr><td>2026-05-14<td>Fête<tr><td>Daily<td>Museum</table>",
+            "<table><tr><td>2026-05-13<td>Fair<tr><td>2026-05-14<td>Fête<tr><td>Daily<td>Museum</table>",
+        ),
+        ("<p>Fee?</p><div hidden>40", "<p>Fee?</p><div hidden>45"),
+        (
+            "<h3>Fee?</h3><div hidden>See:</div><div hidden>40",
+            "<h3>Fee?</h3><div hidden>See:</div><div hidden>45",
+        ),
+        ("<b id=gdpr-compliance>Audit from 100 USD", "<b id=gdpr-compliance>Audit from 120 USD"),
         ("<p class=recommended>5 mg", "<p class=recommended>10 mg"),
         ("<p class=related>Requires Physics 1", "<p class=related>Requires Physics 2"),
         ("<ul><li class=size>M</ul>", "<ul><li class='size sold-out'>M</ul>"),
