@@ -748,7 +748,7 @@ class Admission:
                     f"Requests such as {self.rebuilder.credentials.url(request.url)} are one page, whatever "
                     f"{', '.join(names)} may be: all but the first of a run are dropped. If they lead to "
                     "different pages, take the name out of GP4C_URL_PARAMS_IGNORED, or set that to [] if it "
-                    "does not have the name, which then looks like that of a session."
+                    "does not have the name, which then looks like a session or signature."
                 )
                 self._log_first("gp4c/ignored_params_differ", line, logging.WARNING)
 

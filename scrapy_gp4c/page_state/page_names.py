@@ -61,10 +61,10 @@ _CACHE_BUSTER: Final = re.compile(
 
 Other short names, but for coordinates, count only with as many digits as JavaScript's Math.random() gives."""
 _SIGNED: Final = (
-    (  # CloudFront, Laravel, nginx: an expiry, and a signature that is long, or taken out as a secret
+    (  # CloudFront, Laravel, nginx: an expiry or policy, and a signature; each long, or taken out as a secret
         re.compile(
             r"^(?=(?:.*&)?(?:sig(?:nature)?|token|md5|hash|hmac|st)=(?:[^&]{16}|&|$))"
-            r"(?:.*&)?(?:(?:exp(?:ires?|iry)?|e)=1[5-9]\d{8}(?:&|$)|policy=)",
+            r"(?:.*&)?(?:(?:exp(?:ires?|iry)?|e)=1[5-9]\d{8}(?:&|$)|policy=(?:[^&]{16}|&|$))",
             re.I,
         ),
         re.compile(r"(?:sig(?:nature)?|token|md5|hash|hmac|st|exp(?:ires?|iry)?|e|policy)=", re.I),

@@ -76,6 +76,7 @@ def test_parameters_of_campaigns_and_sessions_make_no_page(url: str) -> None:
         "http://h/archive?signature=A-12&policy_id=3", "http://h/a?expires=1764412345", "http://h/a?sp=2&sig=x",
         "http://h/a?sv=2024-11-04&sp=2", "http://h/a?C=M", "http://h/a?C=M;O=D;F=1",
         "http://h/a?hash=0123456789abcdef0123456789abcdef", "http://h/a?token=x&e=1764412345",
+        "http://h/a?md5=0123456789abcdef0123456789abcdef&policy=public",
     ],
 )  # fmt: skip
 def test_all_other_urls_name_their_own_page(url: str) -> None:
