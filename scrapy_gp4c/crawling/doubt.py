@@ -14,7 +14,7 @@ from scrapy.http import Response
 
 from scrapy_gp4c.crawling.requests import site_of
 from scrapy_gp4c.fingerprint import PageReading, is_changed
-from scrapy_gp4c.fingerprint.copy_notes import LOW, asks_password, has_end, language_of, unpack
+from scrapy_gp4c.fingerprint.copy_notes import LOW, CopyNotes, asks_password, has_end, language_of, unpack
 from scrapy_gp4c.page_state.page_names import head_and_path, last_name
 
 MIN_WORDS: Final = 50
@@ -502,29 +502,58 @@ class SharedTexts:
             return Doubt(reason_of(AnswerFeatures(headers, 0, 0, is_known_block=is_known, is_marked=marked)))
         site, notes = site_of(request), unpack(copy.notes)
         self._visited.update((site, ""))
-        visited = self._visited[site]
-        has_changed = is_changed(page.fingerprint, copy.copy, distance_bits)
-        is_earlier = page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted
-        is_earlier &= has_changed  # where a callback asks again, the notes may be of the answer before
-        if is_earlier:
-            returned, alternating = self._returned[site], self._alternating[site]
-            returned.add(copy.copy)
-            # The end of a sale brings back the texts of all its pages: only a second return is of variants.
-            if notes.returns > 0 and not notes.was_believed:
-                alternating[copy.copy] = None
-            is_first = len(returned) < MIN_NEAR_PAGES and not notes.was_believed
-            is_alternating = is_first or copy.copy in alternating
-            if copy.page in self.asked_once_more:
-                self._second_answers[site, False] += copy.copy in alternating
-                is_alternating = copy.copy in alternating and self._varies(site)
-            answer = AnswerFeatures(headers, notes.words, notes.words, is_alternating=is_alternating)
-            if (reason := reason_of(answer)) == ALTERNATING:
-                self.asked_once_more.add(copy.page)
-            elif reason is None and copy.copy in alternating:
-                alternating[copy.copy] = copy
-            return Doubt(reason)
-        if not has_changed:
+        if not is_changed(page.fingerprint, copy.copy, distance_bits):
+            # Its notes may already be of this answer, where a callback asks again: it is no return.
             return Doubt(reason_of(AnswerFeatures(headers, notes.words, notes.words)))
+        if page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted:
+            return self._judge_return(site, copy, notes, headers)
+        return self._judge_change(
+            request,
+            response,
+            page,
+            copy,
+            notes,
+            headers,
+            was_redirected=was_redirected,
+            was_doubtful=was_doubtful,
+            was_excluded=was_excluded,
+        )
+
+    def _judge_return(self, site: str, copy: Changed, notes: CopyNotes, headers: Mapping[str, str]) -> Doubt:
+        """Return whether an answer with the page's text before its last change is doubtful."""
+        returned, alternating = self._returned[site], self._alternating[site]
+        returned.add(copy.copy)
+        # The end of a sale brings back the texts of all its pages: only a second return is of variants.
+        if notes.returns > 0 and not notes.was_believed:
+            alternating[copy.copy] = None
+        is_first = len(returned) < MIN_NEAR_PAGES and not notes.was_believed
+        is_alternating = is_first or copy.copy in alternating
+        if copy.page in self.asked_once_more:
+            self._second_answers[site, False] += copy.copy in alternating
+            is_alternating = copy.copy in alternating and self._varies(site)
+        answer = AnswerFeatures(headers, notes.words, notes.words, is_alternating=is_alternating)
+        if (reason := reason_of(answer)) == ALTERNATING:
+            self.asked_once_more.add(copy.page)
+        elif reason is None and copy.copy in alternating:
+            alternating[copy.copy] = copy
+        return Doubt(reason)
+
+    def _judge_change(
+        self,
+        request: Request,
+        response: Response,
+        page: PageReading,
+        copy: Changed,
+        notes: CopyNotes,
+        headers: Mapping[str, str],
+        *,
+        was_redirected: bool,
+        was_doubtful: bool,
+        was_excluded: bool,
+    ) -> Doubt:
+        """Return whether a changed text is doubtful, and which earlier changes were the same mistake."""
+        site = site_of(request)
+        visited = self._visited[site]
         sharing = self._note(site, page.fingerprint, copy)
         redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)
         bits = near_bits(page.fingerprint, copy.copy)
