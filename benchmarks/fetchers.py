@@ -42,10 +42,10 @@ from scrapy_gp4c.store.opening import open_store
 GROWTH, CPU_GROWTH, CPU_SHARE, OWNER_MS, TURN_MS = 7.2, 1.6, 0.9, 0.4, 50.0
 LATENCY_S = 1.0
 HOSTS = 32
-PLANNED = NAMED[DEFAULT].expression.replace(" * size_lift ** 0.25", "")
-"""The default function without ``size_lift``: the demo's web draws page sizes with every answer, so that two
-crawls of it would differ. `equality` leaves out rounds too: they begin before all visits of the last one
-end."""
+PLANNED = NAMED[DEFAULT].expression.replace(" * size_lift ** 0.25", "").replace("hint_rate", "rate")
+"""The default function without page sizes and ages, by which two crawls of the demo's web differ: it draws
+sizes with every answer, and ages count in cycles, whose length differs. `equality` leaves out rounds too:
+they begin before all visits of the last one end."""
 
 
 TIMES: list[tuple[float, float]] = []

@@ -136,8 +136,13 @@ class Web:
             links = "".join(f'<a href="/p/{n}">{n}</a> ' for n in range(first, min(first + 5, end)))
         if way == "trap":
             links = "".join(f'<a href="/p/{number}?t={self._visits}{n}">on</a> ' for n in range(2))
-        text = f"page {number} tells in version {version} what word{version} is new in it. " * 9
+        text = f"page {_word(number)} tells in version {_word(version)} what is new in it. " * 9
         return f"<html><body><p>{text}</p>{links}</body></html>"
+
+
+def _word(number: int) -> str:
+    """Word for a number, of five letters: the size of a page must not tell its version."""
+    return "".join(chr(ord("a") + number // 26**place % 26) for place in range(5))
 
 
 def version_of(host: int, number: int, cycle: int) -> int:
