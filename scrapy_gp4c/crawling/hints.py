@@ -48,6 +48,8 @@ MAX_NAMED_BYTES: Final = 2**17
 
 _MAX_AGE: Final = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,12})", re.IGNORECASE)
 _HINTING_HEADERS: Final = frozenset({b"Last-Modified", b"Cache-Control", b"Expires"})  # as Scrapy spells them
+_is_html: Final = re.compile(rb"\s*<(?:!doctype\s+)?html\b", re.IGNORECASE).match
+"""Whether a body begins as an HTML page, as most do: it needs no further look for a sitemap or feed."""
 _AT_ONCE: Final = re.compile(r"(?:^|[,\s])no-(?:cache|store)\b", re.IGNORECASE)
 SLICE: Final = 2_000
 """Number of URLs whose pages are looked up in one turn of the reactor."""
@@ -112,8 +114,9 @@ class HintReader:
 
     async def read_file(self, response: Response) -> PageClaims | None:
         """Return the claims of a sitemap or feed, read in a thread; None: it is neither, or unreadable."""
-        kind = kind_of(response.body, response.url) if _is_read(response) else None
-        if kind is None or self._cycle.failure is not None:
+        if not _is_read(response) or self._cycle.failure is not None or _is_html(response.body):
+            return None
+        if (kind := kind_of(response.body, response.url)) is None:
             return None
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "gp4c-claims")
