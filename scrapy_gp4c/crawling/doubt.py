@@ -31,8 +31,6 @@ MAX_TEXTS: Final = 100
 """Most doubtful texts that are remembered from cycle to cycle."""
 NEAR_BITS: Final = 10
 """Most bits in which the SimHash halves of related texts differ, of 32; 1 in 40 unrelated pairs do."""
-CLOSE_BITS: Final = 6
-"""Most bits as above of one block with other names and numbers; 1 in 4,000 unrelated pairs do."""
 FAR_BITS: Final = 12
 """Fewest bits of the SimHash halves in which a block differs from the copy; a new page frame changes 8."""
 TWICE_BITS: Final = 3
@@ -42,7 +40,7 @@ MAX_CHANGED: Final = 50
 MIN_VARYING: Final = 2
 """Fewest alternating pages whose two answers of a cycle differ: one alone may have changed in between."""
 MIN_NEAR_PAGES: Final = 4
-"""Fewest pages with near texts that are doubtful; if not close, two thirds of the changed pages, too."""
+"""Fewest pages with near texts that are doubtful; two thirds of the changed pages must have them, too."""
 LOST: Final = 0.8
 """Share of a copy's words: a text with less is doubtful if two thirds of the visited pages have less."""
 MAX_MARKED_WORDS: Final = 300
@@ -110,7 +108,7 @@ class AnswerFeatures(NamedTuple):
     has_captcha: bool = False
     """Whether it is short and has one of `CAPTCHAS`."""
     is_near: bool = False
-    """Whether many pages of the site have nearly or almost the same new text, and had copies far apart."""
+    """Whether many pages of the site have nearly the same new text, and their copies were far apart."""
     is_halved: bool = False
     """Whether it has less than half of the copy's words, or all twice, as many pages of the site have.
 
@@ -336,8 +334,6 @@ class NearPages(NamedTuple):
     """Fingerprint of the copy before -> changed page."""
     from_far: int
     """Number of these pages whose copies before were far from the new text."""
-    close: dict[int, Changed]
-    """Fingerprint as above -> page with almost the same text, whose copy was far from it."""
     halved: dict[int, Changed]
     """Fingerprint as above -> page that lost half of its words; empty if the page judged last did not."""
     shrunk: dict[int, Changed]
@@ -386,17 +382,11 @@ class SharedTexts:
         """Note the new text of a page of a site; returns the pages with texts near it, this one included."""
         texts = self._new_texts.setdefault(site, {})
         texts.pop(new.page.page, None)
-        pages, from_far, close = {new.page.copy: new.page}, 1, dict[int, Changed]()
-        if near_bits(new.fingerprint, new.page.copy) >= FAR_BITS:
-            close[new.page.copy] = new.page
+        pages, from_far = {new.page.copy: new.page}, 1
         for text, page, _ in texts.values():
-            bits = near_bits(text, new.fingerprint)
-            if bits <= NEAR_BITS < near_bits(page.copy, new.page.copy):
+            if near_bits(text, new.fingerprint) <= NEAR_BITS < near_bits(page.copy, new.page.copy):
                 pages[page.copy] = page
-                is_from_far = near_bits(text, page.copy) >= FAR_BITS
-                from_far += is_from_far
-                if is_from_far and close and bits <= CLOSE_BITS:
-                    close[page.copy] = page
+                from_far += near_bits(text, page.copy) >= FAR_BITS
         texts[new.page.page] = new
         if len(texts) > MAX_CHANGED:
             del texts[next(iter(texts))]
@@ -408,7 +398,7 @@ class SharedTexts:
             }
             for least in (0.5, LOST)
         )
-        return NearPages(pages, from_far, close, halved, shrunk)
+        return NearPages(pages, from_far, halved, shrunk)
 
     def to_take_back(self, site: str, copy: Changed) -> list[Changed]:
         """Return changed pages to take back as the page of `copy` is unchanged, each once in a cycle.
@@ -570,14 +560,13 @@ class SharedTexts:
         near, everywhere = self._note_new_text(site, new), self._note_new_text("", new)
         if are_near(everywhere.from_far, len(self._new_texts[""]), self._visited[""]):
             # A proxy may block many sites.
-            near = everywhere._replace(close=near.close, halved=near.halved, shrunk=near.shrunk)
+            near = everywhere._replace(halved=near.halved, shrunk=near.shrunk)
         changed = len(self._new_texts[site]) + len(self._returned[site])
         many_share, many_redirect = (is_shared(len(pages), visited) for pages in (sharing, redirected))
         is_near, many_halved = (
             are_near(pages, changed, visited) for pages in (near.from_far, len(near.halved))
         )
         many_shrunk = are_near(len(near.shrunk), visited, visited)
-        are_close = len(near.close) >= MIN_NEAR_PAGES and is_shared(len(near.close), visited)
         is_once_more = copy.page in self.asked_once_more
         block_has_ended = len(self._returned[site]) >= MIN_NEAR_PAGES
         answer = AnswerFeatures(
@@ -594,7 +583,7 @@ class SharedTexts:
             lacks_end=notes.has_end and page.words < notes.words and not has_end(response),
             is_marked=is_marked(response, page.words),
             has_captcha=is_marked(response, page.words, CAPTCHAS),
-            is_near=is_near or are_close,
+            is_near=is_near,
             is_halved=many_halved
             or many_shrunk
             or (is_halved and was_doubtful and not is_once_more and not block_has_ended),
@@ -607,7 +596,6 @@ class SharedTexts:
             (sharing, many_share),
             (redirected, many_redirect),
             (near.pages, is_near),
-            (near.close, are_close),
             (near.halved, many_halved),
             (near.shrunk, many_shrunk),
         ):
@@ -617,9 +605,7 @@ class SharedTexts:
             self.asked_once_more.add(copy.page)
             return Doubt(reason, taken_back=earlier)
         # Near and halved texts differ the next time; translations and texts of other pages are no blocks.
-        is_other = (
-            answer.is_near or many_halved or many_shrunk or answer.is_other_language or answer.is_of_another
-        )
+        is_other = is_near or many_halved or many_shrunk or answer.is_other_language or answer.is_of_another
         return Doubt(reason, reason is not None and page.words > 0 and (many_share or not is_other), earlier)
 
     def remember_doubted(self, fingerprint: int) -> list[int]:
