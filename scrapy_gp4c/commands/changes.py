@@ -134,11 +134,11 @@ def _events(
     for events in cycles:
         if not first <= events.cycle <= last:
             continue
-        wanted = last_events(events, options.kinds or ["changed"], len(events.kinds) + 1)
-        columns = (wanted.visits[name].tolist() for name in ("page", "fingerprint"))
-        for event, page, fingerprint in zip(page_events(wanted, source), *columns, strict=True):
-            is_wanted = options.match is None or url_matches(event.url, options.match)
-            if is_wanted and event.time >= (options.since or -np.inf):
+        of_kinds = last_events(events, options.kinds or ["changed"], len(events.kinds) + 1)
+        columns = (of_kinds.visits[name].tolist() for name in ("page", "fingerprint"))
+        for event, page, fingerprint in zip(page_events(of_kinds, source), *columns, strict=True):
+            is_match = options.match is None or url_matches(event.url, options.match)
+            if is_match and event.time >= (options.since or -np.inf):
                 is_change = event.kind == "changed"
                 diff = _diff(store, texts, page, event.cycle, fingerprint) if is_change else None
                 names = ("cycle", "kind", "time", "url", "distance", "changes")

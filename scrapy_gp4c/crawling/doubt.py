@@ -498,6 +498,7 @@ class SharedTexts:
         if page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted:
             return self._judge_return(site, copy, notes, headers)
         return self._judge_change(
+            site,
             request,
             response,
             page,
@@ -530,6 +531,7 @@ class SharedTexts:
 
     def _judge_change(
         self,
+        site: str,
         request: Request,
         response: Response,
         page: PageReading,
@@ -542,7 +544,6 @@ class SharedTexts:
         was_excluded: bool,
     ) -> Doubt:
         """Return whether a changed text is doubtful, and which earlier changes were the same mistake."""
-        site = site_of(request)
         visited = self._visited[site]
         sharing = self._note(site, page.fingerprint, copy)
         redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)

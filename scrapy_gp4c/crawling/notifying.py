@@ -223,9 +223,10 @@ class StoredTexts:
 
     def diff(self, page: int, cycle: int, fingerprint: int) -> tuple[str, ...] | None:
         """Return the text differences that a visit found; None where the archive lacks one of the texts."""
+        if self._texts is None:
+            return None
         try:
-            key = self._store.page(page).key
-            pair = None if self._texts is None else self._texts.pair(key, cycle, fingerprint)
+            pair = self._texts.pair(self._store.page(page).key, cycle, fingerprint)
         except ArchiveError as error:
             self.problem = error
             return None

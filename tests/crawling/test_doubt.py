@@ -356,7 +356,10 @@ def test_changes_that_a_block_has_hidden_are_no_doubt() -> None:
 def test_second_answers_decide_whether_pages_that_come_back_are_variants(
     was_believed: bool, returns: int
 ) -> None:
-    """Of pages whose texts were never doubted: all that are back once more, and three for the first time."""
+    """Pages are asked for once more: all that are back a second time, and three that are for the first time.
+
+    Not those whose text in between was doubted, and then believed.
+    """
     texts = SharedTexts([])
     is_twice = returns > 0 and not was_believed
 

@@ -115,15 +115,15 @@ class _Rewriting:
         self._derived()
 
     def _pages(self) -> None:
-        old_groups = [block["group"] for _, block in self._old.blocks({"group"})]
-        group = np.concatenate([np.empty(0, np.uint32), *old_groups])[self._staying]
-        kept, first, number = np.unique(group, return_index=True, return_inverse=True)
-        order = np.argsort(first)  # directories are numbered in the order of their first pages
+        parts = [block["group"] for _, block in self._old.blocks({"group"})]
+        group = np.concatenate([np.empty(0, np.uint32), *parts])[self._staying]
+        old_group, first_row, number = np.unique(group, return_index=True, return_inverse=True)
+        order = np.argsort(first_row)  # directories are numbered in the order of their first pages
         new_group = np.argsort(order)[number]
-        self._new_group[kept[order]] = np.arange(len(kept))
-        directories = self._old.directories()[kept[order]]
-        for first_row in range(0, len(self._staying), self._sizes.pages_per_transaction):
-            rows = slice(first_row, first_row + self._sizes.pages_per_transaction)
+        self._new_group[old_group[order]] = np.arange(len(old_group))
+        directories = self._old.directories()[old_group[order]]
+        for start in range(0, len(self._staying), self._sizes.pages_per_transaction):
+            rows = slice(start, start + self._sizes.pages_per_transaction)
             pages = self._staying[rows]
             with self._old.transaction() as txn:
                 joined = self._old.db["urls"].joined(txn, pages, b"\n")
