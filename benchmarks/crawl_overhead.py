@@ -7,6 +7,7 @@ delays, 32 requests at a time. Every pair is a crawl with stock Scrapy and one w
 process of its own and on a core of its own, right after each other:
 
 - *new*: the first cycle; every page is new;
+- *frozen*: the same, with ``GP4C_FREEZE_GC``;
 - *revisit*: the next cycle at a budget of 1.0; every page is in the plan, is compared with its last
   visit, and every link is dropped as known;
 - *searched*: a pair of crawls with the add-on, both of new pages, the second with a log of 1,000 queries
@@ -67,6 +68,7 @@ class Pair(NamedTuple):
 
 PAIRS = {
     "new": Pair(("stock", "add-on"), TARGET),
+    "frozen": Pair(("stock", "GP4C_FREEZE_GC"), TARGET),
     "revisit": Pair(("stock", "add-on"), TARGET),
     "searched": Pair(("add-on", "with queries"), SEARCHED_TARGET),
     "indexed": Pair(("add-on", "with queries"), None),
@@ -74,11 +76,8 @@ PAIRS = {
 }
 
 
-def crawl(port: int, store: str | None, queries: str | None = None, policy: str | None = None) -> Crawled:
-    """Crawl the site once, with the add-on where a store is given; for a fresh process.
-
-    ``queries``: file of a log of queries; ``policy``: what plans the crawl, if not the default.
-    """
+def crawl(port: int, store: str | None, of_add_on: dict[str, Any] | None = None) -> Crawled:
+    """Crawl the site once, with the add-on and its settings where a store is given; for a fresh process."""
     import scrapy
     from scrapy import signals
     from scrapy.crawler import CrawlerProcess
@@ -110,8 +109,7 @@ def crawl(port: int, store: str | None, queries: str | None = None, policy: str 
             "GP4C_STORE": store,
             "GP4C_BUDGET": 1.0,
             "GP4C_WARMUP_VISITS": 0,
-            "GP4C_QUERY_LOG": queries,
-            "GP4C_POLICY": policy,
+            **(of_add_on or {}),
         }
     process = CrawlerProcess(settings)
     crawler = process.create_crawler(PageSpider)
@@ -147,12 +145,13 @@ def measure(pages: int, runs: int) -> dict[str, list[tuple[Crawled, Crawled]]]:
     with server(pages) as port, tempfile.TemporaryDirectory() as directory:
         log = query_log(Path(directory, "queries.tsv"))
         for run in range(runs):
-            store, plain, searched, described = (str(Path(directory, f"{run}-{name}")) for name in "abcd")
+            stores = {name: str(Path(directory, f"{run}-{name}")) for name in ("plain", *PAIRS)}
             crawls: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
-                "new": ((None,), (store,)),
-                "revisit": ((None,), (store,)),
-                "indexed": ((plain,), (searched, log)),
-                "described": ((None,), (described, None, "cb")),
+                "new": ((None,), (stores["new"],)),
+                "frozen": ((None,), (stores["frozen"], {"GP4C_FREEZE_GC": True})),
+                "revisit": ((None,), (stores["new"],)),
+                "indexed": ((stores["plain"],), (stores["indexed"], {"GP4C_QUERY_LOG": log})),
+                "described": ((None,), (stores["described"], {"GP4C_POLICY": "cb"})),
             }
             for cycle, (first, second) in crawls.items():
                 pair = in_fresh_process(crawl, port, *first), in_fresh_process(crawl, port, *second)

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pytest
-from scrapy import FormRequest, Request, Spider, pqueues
+from scrapy import FormRequest, Request, Spider, pqueues, signals
 from scrapy.crawler import Crawler
 from scrapy.http import JsonRequest
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
+from scrapy.utils.test import get_crawler
 from twisted.internet import reactor, task
 from twisted.web.http import Request as ServerRequest
 
+from scrapy_gp4c.crawling.run import freeze_gc
 from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Listed, Pages, Site, crawl, html, outcomes, path_of, stats, stock_crawl
@@ -686,12 +688,24 @@ def _nothing_left_out() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_nothing_left_out")
 async def test_collections_of_a_crawl_leave_out_what_was_there(site: Site, store_path: Path) -> None:
-    """The modules, for one; when it is over, all is collected again."""
+    """The modules, for one; when it is over, all is collected again, as often as before."""
     site.pages["/"] = html("a page")
     Watching.start_urls = [site.url("/")]
+    thresholds = gc.get_threshold()
     await crawl(Watching, store_path, {"GP4C_FREEZE_GC": True})
     assert Watching.left_out > 10_000
     assert not gc.get_freeze_count()
+    assert gc.get_threshold() == thresholds
+
+
+@pytest.mark.usefixtures("_nothing_left_out")
+def test_full_collections_are_rare_until_the_spider_closes() -> None:
+    """Each would stop an owner of fetchers for as long as it has requests under way."""
+    crawler, before = get_crawler(), gc.get_threshold()
+    freeze_gc(crawler, full_after=100)
+    assert gc.get_threshold() == (*before[:2], 100)
+    crawler.signals.send_catch_log(signals.spider_closed)
+    assert gc.get_threshold() == before
 
 
 @pytest.mark.usefixtures("_nothing_left_out")

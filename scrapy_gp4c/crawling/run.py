@@ -662,18 +662,23 @@ def _is_untouched(cycle: Cycle) -> bool:
     return is_empty and cycle.record["plan"]["known"] == cycle.store.pages
 
 
-def freeze_gc(crawler: Crawler) -> None:
+def freeze_gc(crawler: Crawler, full_after: int | None = None) -> None:
     """Leave all present objects out of garbage collections until the spider is closed.
 
     Most are modules and stay anyway. A full collection would walk them for some 50 ms, and a crawl that is as
     fast as it can asks for several a second. Of unused objects, only those that refer to one another wait
     for the end. If a program has frozen objects itself, nothing is done, as `gc.unfreeze` thaws all.
+    ``full_after``: number of collections of the middle generation for each full one; None: as it is.
     """
     if gc.get_freeze_count():
         return
     gc.freeze()
-    crawler.signals.connect(_unfreeze_gc, signals.spider_closed)
+    thresholds = gc.get_threshold()
+    if full_after is not None:
+        gc.set_threshold(*thresholds[:2], full_after)
 
+    def thaw() -> None:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
 
-def _unfreeze_gc() -> None:
-    gc.unfreeze()
+    crawler.signals.connect(thaw, signals.spider_closed, weak=False)
