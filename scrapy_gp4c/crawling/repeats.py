@@ -71,6 +71,8 @@ SAMPLE: Final = 64
 """Most hashes of URLs without a part that are kept for this part, see `UrlParts`."""
 MIN_VARIANTS: Final = 3
 """Fewest new pages that differ from known ones in a URL part alone, for a warning of it."""
+DOUBLED: Final = 0.1
+"""Least share of a cycle's changes that other pages had, too, for a warning."""
 MAX_PARTS: Final = 20
 MAX_PARAMETERS: Final = 8
 MAX_SCOPES: Final = 200
@@ -148,10 +150,8 @@ class UrlParts:
         self._pages: Counter[str] = Counter()
         self._chained: Counter[tuple[str, int]] = Counter()
         """URL part, and hash as above -> number of new pages whose finders' URLs differ in it alone."""
-        self._changed: defaultdict[tuple[int, int], dict[str, str]] = defaultdict(dict)
-        """Fingerprint and hash of a URL without a part -> URLs of pages that changed to it -> that part.
-
-        The part of a page's whole URL is ""."""
+        self._changed: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+        """Fingerprints of a copy and of the text after it -> URLs of the pages that changed so."""
 
     def note(self, url: str, finder_url: str = "") -> None:
         """Note a new page, by its URL; ``finder_url``: of the page that linked to it."""
@@ -165,11 +165,10 @@ class UrlParts:
                 if len(self._now[part]) > 2 * SAMPLE:
                     self._now[part] = dict(sorted(self._now[part].items())[:SAMPLE])
 
-    def note_change(self, url: str, fingerprint: int) -> None:
-        """Note a page that changed, by its URL and the fingerprint of its new text."""
+    def note_change(self, url: str, copy: int, fingerprint: int) -> None:
+        """Note a page that changed, by its URL and the fingerprints of its copy and of its new text."""
         if has_text(fingerprint) and len(self._changed) < MAX_REMEMBERED:
-            for part, other_url in (("", url), *parts_of(url)):
-                self._changed[fingerprint, crc32(other_url.encode())][url] = part
+            self._changed[copy, fingerprint].append(url)
 
     def finish(self, requested_urls: Sequence[str], requested_pages: int) -> Iterator[str]:
         """Yield warnings about URL parts that make known pages look new.
@@ -205,20 +204,21 @@ class UrlParts:
         yield from self._doubled()
 
     def _doubled(self) -> Iterator[str]:
-        """Yield warnings about URL parts without which most changed pages are others that changed, too."""
-        pages, doubled, examples = Counter[str](), Counter[str](), dict[str, str]()
-        for part_by_url in self._changed.values():
-            for part, url in {part: url for url, part in part_by_url.items() if part}.items():
-                pages[part] += 1
-                doubled[part] += len(part_by_url) > 1
-                examples[part] = url
-        for part, count in doubled.items():
-            if count >= max(MIN_VARIANTS, REPEATING * pages[part]):
-                yield (
-                    f"{counted(count, 'page')}, such as {examples[part]}, changed in the same way as others "
-                    f"that differ in nothing but {part}. If that makes no page of its own, "
-                    f"{_remedy_of_part(part)}: else each change is reported again."
-                )
+        """Yield warnings about pages that changed from and to the texts of others, by what URLs differ in."""
+        doubled = defaultdict[str, list[tuple[str, str]]](list)
+        for url, *others in self._changed.values():
+            for part, other in {_different_part(url, other): other for other in others}.items():
+                doubled[part].append((url, other))
+        for part, pairs in doubled.items():
+            if len(pairs) < max(MIN_VARIANTS, DOUBLED * len(self._changed)):
+                continue
+            url, other = pairs[0]
+            differ = f"others that differ in nothing but {part}" if part else f"others, here {url}"
+            yield (
+                f"{counted(len(pairs), 'page')}, such as {other}, changed in the same way as {differ}. If "
+                f"{'that makes no page of its own' if part else 'these are the same pages'}, "
+                f"{_remedy_of_part(part)}: else each change is reported again."
+            )
 
     def _is_cursor(self, part: str, name: int) -> bool:
         """Whether a part of URLs is a cursor: each new page links to the one with the part's next value.
@@ -237,7 +237,15 @@ class UrlParts:
         )
 
 
+def _different_part(url: str, other: str) -> str:
+    """Return the part without which two URLs are equal; "" if there is none."""
+    one, two = ({rest: part for part, rest in (("", url), *parts_of(url))} for url in (url, other))
+    return next((one[rest] or two[rest] for rest in one if rest in two), "")
+
+
 def _remedy_of_part(part: str) -> str:
+    if not part:
+        return 'keep the spider out of one address of each, or give them {"never": True} in GP4C_RULES'
     if part in (IN_PATH, IN_HOST, IN_QUERY):
         return "leave it out in a REQUEST_FINGERPRINTER_CLASS of yours (docs/settings.md)"
     return f"add {part} to GP4C_URL_PARAMS_IGNORED"

@@ -426,6 +426,7 @@ class Visit:
                 f"{response.url} is compared anew from this visit on: GP4C_RULES watches other parts of it."
             )
             log_first(visits.cycle.stats, "gp4c/compared_anew", line, {})
+        copy = visits.store.page(self._claim.page).fingerprint
         info = visits.cycle.end(
             self._claim,
             "",
@@ -446,7 +447,7 @@ class Visit:
             self._note_first(page, response)
         elif info.outcome == "changed" and self._is_compared_whole:
             url = visits.store.request(self._claim.page)["url"]
-            visits.cycle.repeats.parts.note_change(url, page.kept_fingerprint)
+            visits.cycle.repeats.parts.note_change(url, copy, page.kept_fingerprint)
         if page.is_cut and info.outcome == "first":
             logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)
