@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from scrapy import Request, Spider
@@ -190,6 +190,23 @@ class SetupRequests:
 
 MAX_PAGES: Final = 100_000_000
 """Most pages of a store: beyond them, no new page is remembered or fetched."""
+
+
+class _Asked(NamedTuple):
+    """A request that asks for a page."""
+
+    request: Request
+    name: str | int
+    """Its URL, or the page's key where URLs do not suffice: equal requests have equal names."""
+    key: int
+    """Key of the page."""
+    finder: int
+    is_login: bool
+    """Whether the page leads to a login."""
+    is_duplicate: bool
+    """Whether the project's own duplicate filter calls it a duplicate."""
+    is_further: bool
+    """Whether it is to be sent though the page has another request: ``dont_filter``, or by the own filter."""
 
 
 class Admission:
@@ -483,11 +500,7 @@ class Admission:
         self._cookies = cookies
 
     def _admit_page(self, request: Request, weight: float | None, has_wishes: bool) -> bool:
-        cycle, store = self._cycle, self._cycle.store
-        for memory in self._memories:
-            if len(memory) >= MAX_REMEMBERED:
-                memory.clear()
-                self._has_forgotten = True
+        self._bound_memories()
         for note in FETCH_NOTES & request.meta.keys():  # copied from the meta of another page
             del request.meta[note]
         key, full_key = self.rebuilder.keys(request)
@@ -499,101 +512,130 @@ class Admission:
             return False
         is_duplicate = self._is_seen is not None and not request.dont_filter and self._is_seen(request)
         is_further = request.dont_filter or (self._is_seen is not None and not is_duplicate)
+        page = self._find_page(request, key, full_key)
+        if page is None and self._by_url_alone and self._waits_for_twin(request):
+            return False
+        finder = finder_of(request, self._cycle.store)
+        if self._may_log_in:
+            self._note_session(request)
+        self._has_start_pages |= finder == START
+        asked = _Asked(request, name, key, finder, key in self._logins, is_duplicate, is_further)
+        if page is None:
+            return self._admit_new(asked, weight)
+        self._note_asked(page, asked, weight, has_wishes)
+        if self._cycle.is_claimed(page):
+            return self._admit_claimed(page, asked)
+        return self._admit_known(page, asked)
+
+    def _bound_memories(self) -> None:
+        for memory in self._memories:
+            if len(memory) >= MAX_REMEMBERED:
+                memory.clear()
+                self._has_forgotten = True
+
+    def _find_page(self, request: Request, key: int, full_key: int) -> int | None:
+        """Return the known page that a request asks for; ``key``, ``full_key``: without and with secrets."""
+        store = self._cycle.store
         page = self._unplanned.get(request.url)
         if page is None:
             page = store.find(key)
         if page is None and full_key != key:  # the parameter was no secret when the page was found
             page = store.find(full_key)
-        if page is None and self._by_url_alone:
-            page = self._page_before_move(request)
-            if page is None and self._waits_for_twin(request):
-                return False
-        finder = finder_of(request, store)
-        if self._may_log_in:
-            self._note_session(request)
-        self._has_start_pages |= finder == START
-        if page is not None:
-            if finder == START and store.page(page).found_by == UNKNOWN_FINDER:
-                store.note(page, "found_by", START)  # an imported page: only now its finder is known
-            self._note_weight(page, weight)
-            if has_wishes:
-                self._note_wishes(page, request)
-            self._note_objects(page, request)
-            if cycle.is_claimed(page):
-                is_repeated = is_further and cycle.is_repeated(page, request.meta.get(META), finder)
-                if not is_further and self._note_other(page, request, finder):
-                    self._duplicates.add(name)
-                    return self._queue_untouched(request, is_filtered=False)
-                return self._admit_claimed(page, name, request, key in self._logins, is_repeated)
+        return self._page_before_move(request) if page is None and self._by_url_alone else page
+
+    def _note_asked(self, page: int, asked: _Asked, weight: float | None, has_wishes: bool) -> None:
+        store = self._cycle.store
+        if asked.finder == START and store.page(page).found_by == UNKNOWN_FINDER:
+            store.note(page, "found_by", START)  # an imported page: only now its finder is known
+        self._note_weight(page, weight)
+        if has_wishes:
+            self._note_wishes(page, asked.request)
+        self._note_objects(page, asked.request)
+
+    def _read_request(self, request: Request) -> StoredRequest:
+        """Return the stored form of a request, and note what of it no plan can make."""
         stored = self.rebuilder.stored(request)
-        is_spiders = "unstorable" in stored or "session" in stored
         if "unstorable" in stored:
             self._log_first("gp4c/not_storable", _not_storable(stored))
         is_bare = "unstorable" not in stored and not data_of(stored).keys() - {JAR}
         if request.dont_filter or not is_bare or self.rebuilder.needs_spider(stored):
             self._note_needed_callback(request)
-        claim: Claim | None
-        if page is None:
-            if (statistic := self._limit_reached(stored, request, finder, is_duplicate)) is not None:
-                return self._skip(name, statistic)
-            rule = cycle.rules.note_new(stored)
-            if rule.never:
-                return self._skip(name, NEVER)
-            weight = rule.weight if weight is None else weight
-            page = store.add_page(key, stored)
-            self.restored.add(page)
-            self._note_objects(page, request)
-            if finder != UNKNOWN_FINDER:
-                store.note(page, "found_by", finder)
-            if len(self._finders) < MAX_START_PAGES:
-                self._finders[page] = finder
-            self._note_weight(page, weight)
-            claim = cycle.claim_new(page, finder)
-            self._stats.inc_value("gp4c/new_pages")
-            if claim is None:
-                if is_spiders or "lacks" in stored:
-                    self.offered[page] = request
-                if self._counts_links:
-                    return self._note_link(page, finder, request, POSTPONED)
-                return self._skip(name, POSTPONED)
-        elif page in self.closers and cycle.is_due(page):
+        return stored
+
+    def _admit_new(self, asked: _Asked, weight: float | None) -> bool:
+        """Add a page to the store, and queue its first visit if the cycle has room for it."""
+        cycle, store, request, finder = self._cycle, self._cycle.store, asked.request, asked.finder
+        stored = self._read_request(request)
+        if (statistic := self._limit_reached(stored, request, finder, asked.is_duplicate)) is not None:
+            return self._skip(asked.name, statistic)
+        rule = cycle.rules.note_new(stored)
+        if rule.never:
+            return self._skip(asked.name, NEVER)
+        page = store.add_page(asked.key, stored)
+        self.restored.add(page)
+        self._note_objects(page, request)
+        if finder != UNKNOWN_FINDER:
+            store.note(page, "found_by", finder)
+        if len(self._finders) < MAX_START_PAGES:
+            self._finders[page] = finder
+        self._note_weight(page, rule.weight if weight is None else weight)
+        claim = cycle.claim_new(page, finder)
+        self._stats.inc_value("gp4c/new_pages")
+        if claim is not None:
+            return self._queue_visit(page, asked, claim)
+        if not {"unstorable", "session", "lacks"}.isdisjoint(stored):
+            self.offered[page] = request
+        if self._counts_links:
+            return self._note_link(page, finder, request, POSTPONED)
+        return self._skip(asked.name, POSTPONED)
+
+    def _admit_known(self, page: int, asked: _Asked) -> bool:
+        """Queue a known page's visit if it is planned, or if only the spider can request the page."""
+        cycle, request = self._cycle, asked.request
+        stored = self._read_request(request)
+        if page in self.closers and cycle.is_due(page):
             cycle.requested.add(page)
             self._restore(page, stored)
             self._todays[page] = request
             return False
-        else:
-            is_further = page in self.restored and (is_further or self._note_other(page, request, finder))
-            claim = self._claim_known(page, stored, is_login=key in self._logins)
-            if claim is not None and (finder == START or key in self._logins):
-                self._setup.add_page(page, is_login=key in self._logins)
-            if claim is None:
-                cycle.note_link(page)
-                if is_further and not cycle.rounds_over:
-                    self._copies.setdefault(page, []).append(request)
-                if is_spiders and (not cycle.rounds_over or len(self.offered) < MAX_OFFERED):
-                    self.offered[page] = request
-                if self._by_url_alone:
-                    self._unplanned[request.url] = page
-                if request.dont_filter and page not in self._unfiltered:
-                    self._unfiltered.add(page)
-                    self._stats.inc_value(NOT_PLANNED)
-                    return False
-                if self._counts_links and not store.page(page).has_copy:
-                    return self._note_link(page, finder, request, NOT_PLANNED)
-                return self._skip(name, NOT_PLANNED)
-        cycle.requested.add(page)
-        self._note_filtered(page, name, request)
-        if self.queue_claim(request, claim):
+        is_further = page in self.restored and (
+            asked.is_further or self._note_other(page, request, asked.finder)
+        )
+        claim = self._claim_known(page, stored, is_login=asked.is_login)
+        if claim is not None:
+            if asked.finder == START or asked.is_login:
+                self._setup.add_page(page, is_login=asked.is_login)
+            return self._queue_visit(page, asked, claim)
+        cycle.note_link(page)
+        if is_further and not cycle.rounds_over:
+            self._copies.setdefault(page, []).append(request)
+        is_spiders = "unstorable" in stored or "session" in stored
+        if is_spiders and (not cycle.rounds_over or len(self.offered) < MAX_OFFERED):
+            self.offered[page] = request
+        if self._by_url_alone:
+            self._unplanned[request.url] = page
+        if request.dont_filter and page not in self._unfiltered:
+            self._unfiltered.add(page)
+            self._stats.inc_value(NOT_PLANNED)
+            return False
+        if self._counts_links and not cycle.store.page(page).has_copy:
+            return self._note_link(page, asked.finder, request, NOT_PLANNED)
+        return self._skip(asked.name, NOT_PLANNED)
+
+    def _queue_visit(self, page: int, asked: _Asked, claim: Claim) -> bool:
+        self._cycle.requested.add(page)
+        self._note_filtered(page, asked)
+        if self.queue_claim(asked.request, claim):
             return True
-        request.meta[META] = cycle.end(claim, "excluded")
+        asked.request.meta[META] = self._cycle.end(claim, "excluded")
         return False
 
-    def _note_filtered(self, page: int, name: str | int, request: Request) -> None:
-        """Skip requests that equal `request` from now on, if Scrapy's duplicate filter would drop them."""
-        if request.dont_filter:
+    def _note_filtered(self, page: int, asked: _Asked) -> None:
+        """Skip equal requests from now on, if Scrapy's duplicate filter would drop them."""
+        if asked.request.dont_filter:
             self._unfiltered.add(page)
         else:
-            self._duplicates.add(name)
+            self._duplicates.add(asked.name)
 
     def _note_other(self, page: int, request: Request, finder: int) -> bool:
         """Note a further request for a page; returns whether it differs, and Scrapy would send it.
@@ -607,19 +649,21 @@ class Admission:
         self._unfiltered.discard(page)
         return is_noted and has_new_data(self._cycle.store.request(page), self.rebuilder.stored(request))
 
-    def _admit_claimed(
-        self, page: int, name: str | int, request: Request, is_login: bool, is_repeated: bool
-    ) -> bool:
-        """Admit a request for a page whose visit has begun: a login, a repetition or a replacement."""
-        cycle = self._cycle
+    def _admit_claimed(self, page: int, asked: _Asked) -> bool:
+        """Admit a request for a page whose visit has begun: a login, a repetition, or a replacement."""
+        cycle, request = self._cycle, asked.request
+        is_repeated = asked.is_further and cycle.is_repeated(page, request.meta.get(META), asked.finder)
+        if not asked.is_further and self._note_other(page, request, asked.finder):
+            self._duplicates.add(asked.name)
+            return self._queue_untouched(request, is_filtered=False)
         is_over = page not in cycle.requested and not cycle.is_ahead(page)
-        if is_over and is_login:  # visited by an interrupted run, whose session is gone
+        if is_over and asked.is_login:  # visited by an interrupted run, whose session is gone
             cycle.requested.add(page)
             return self._queue_untouched(request)
         if is_repeated:
             cycle.requested.add(page)  # copies of this request by its callback are repeated, too
             return self._queue_untouched(request, is_filtered=False)
-        return self._replace_queued(page, name, request)
+        return self._replace_queued(page, asked)
 
     def _limit_reached(
         self, stored: StoredRequest, request: Request, finder: int, is_duplicate: bool
@@ -714,14 +758,15 @@ class Admission:
         self._restore(page, stored)
         return claim
 
-    def _replace_queued(self, page: int, name: str | int, request: Request) -> bool:
+    def _replace_queued(self, page: int, asked: _Asked) -> bool:
         """Send the spider's first request of this run for `page` in place of the queued one.
 
         Returns False, and counts a duplicate, if none is queued, or the spider has asked before.
         """
+        request = asked.request
         if page in self._cycle.requested:
             self._note_spelling(page, request)
-            return self._skip(name, DUPLICATE)
+            return self._skip(asked.name, DUPLICATE)
         self._cycle.requested.add(page)
         stored = self.rebuilder.stored(request)
         is_queued = self._cycle.is_queued(page)
@@ -730,8 +775,8 @@ class Admission:
             self._log_first("gp4c/asked_too_late", asked_too_late(stored), logging.WARNING)
         self._restore(page, stored)
         if not is_queued:
-            return self._skip(name, DUPLICATE)
-        self._note_filtered(page, name, request)
+            return self._skip(asked.name, DUPLICATE)
+        self._note_filtered(page, asked)
         self._todays[page] = request
         return True
 
