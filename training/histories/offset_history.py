@@ -101,67 +101,33 @@ def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_P
     """
     sizes = Counter(host for _, (_, _, host) in _rows(path, URLS, 3))
     hosts = _drawn_hosts(path, sizes, max_pages)
-    position: dict[bytes, int] = {}
-    site: list[int] = []
-    site_names = [""] * len(hosts)
-
-    def names() -> Iterator[bytes]:
-        for row, (url, number, host) in _rows(path, URLS, 3):
-            if host in hosts:
-                if position.setdefault(number, len(site)) != len(site):
-                    raise _twice(path, URLS, row, number)
-                site.append(hosts[host])
-                site_names[site[-1]] = (
-                    site_names[site[-1]] or _host_of(url) or host.decode("utf-8", UNDECODED)
-                )
-                yield url
-
-    page_names = PackedNames(names())
+    urls = _urls(path, hosts)
     others: Counter[str] = Counter()
-    weight = np.ones(len(site))
-    unweighted = len(site)
-    for number, value in _numbers(path, IMPORTANCE, position, others):
-        weight[number], unweighted = value, unweighted - 1
-    known_rates = np.full(len(site), np.nan)
-    for number, value in _numbers(path, CHANGE_RATES, position, others):
-        known_rates[number] = value
-    batches = list(_visits(path, position, others, cycle_s))
+    weight, unweighted = _values(path, IMPORTANCE, urls.position, others, 1.0)
+    known_rates, _ = _values(path, CHANGE_RATES, urls.position, others, np.nan)
+    batches = list(_visits(path, urls.position, others, cycle_s))
     if not batches:
         raise HistoryError(
             f"{path}: no page of {URLS} was visited twice by {VISITS}; a history needs two visits of a page"
         )
     first = np.concatenate([batch.first for batch in batches])
-    cycles = max(batch.cycles for batch in batches)
-    start = _best_start(first, cycles)
-    first_pages = np.concatenate([batch.page for batch in batches])[first <= start]
-    changed = np.empty((cycles - start - 1, len(first_pages)), np.bool_)
-    rng, end, observed_count = np.random.default_rng(0), 0, 0
-    for batch in batches:
-        outcomes, observed = batch.outcomes(cycles, rng)
-        chosen = batch.first <= start
-        begin, end = end, end + int(chosen.sum())
-        changed[:, begin:end] = outcomes[start + 1 :, chosen]
-        observed_count += int(observed[start + 1 :, chosen].sum())
+    start = _best_start(first, max(batch.cycles for batch in batches))
+    pages = np.concatenate([batch.page for batch in batches])[first <= start]
+    changed, observed_count = _outcomes(batches, start, len(pages))
     rate = np.concatenate([batch.change_rate for batch in batches])[first <= start]
-    complete = ~np.isnan(known_rates[first_pages])
-    undrawn = sum(sizes.values()) - len(site)
-    notes = (
-        (
-            undrawn,
-            f"of hosts that were not drawn: raise --max-pages, now {max_pages:,}",
-        ),
-        (len(site) - len(first), f"visited fewer than twice by {VISITS}"),
-        (
-            len(first) - len(first_pages),
-            f"first visited after cycle {start + 1}, in which the history begins",
-        ),
+    complete = ~np.isnan(known_rates[pages])
+    undrawn = sum(sizes.values()) - len(urls.site)
+    left_out = (
+        (undrawn, f"of hosts that were not drawn: raise --max-pages, now {max_pages:,}"),
+        (len(urls.site) - len(first), f"visited fewer than twice by {VISITS}"),
+        (len(first) - len(pages), f"first visited after cycle {start + 1}, in which the history begins"),
     )
     logger.warning(
         "%s: %s pages of %s hosts, %d cycles of %g days; %.1f%% of the outcomes are known from visits, the "
         "others drawn%s%s%s",
-        path, f"{len(first_pages):,}", f"{len(hosts):,}", len(changed), cycle_s / DAY_S,
+        path, f"{len(pages):,}", f"{len(hosts):,}", len(changed), cycle_s / DAY_S,
         100.0 * observed_count / changed.size,
-        "".join(f"; left out {counted(count, 'page')} {reason}" for count, reason in notes if count),
+        "".join(f"; left out {counted(count, 'page')} {reason}" for count, reason in left_out if count),
         f"; {unweighted:,} pages have no line in {IMPORTANCE} and weigh 1" if unweighted else "",
         "".join(
             f"; left out at least {counted(unknown, 'line')} of {name} about URLs that {URLS} lacks: fetch "
@@ -172,16 +138,69 @@ def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_P
     )  # fmt: skip
     history = ChangeHistory(
         changed,
-        np.array(site, np.int32)[first_pages],
-        weights_or_none(weight[first_pages]),
-        site_names=PackedNames(site_names),
-        page_names=page_names.take(first_pages),
+        np.array(urls.site, np.int32)[pages],
+        weights_or_none(weight[pages]),
+        site_names=PackedNames(urls.site_names),
+        page_names=urls.names.take(pages),
         source=str(path),
         sha256=hashlib.sha256(changed.tobytes()).hexdigest(),
-        dropped_pages=sum(count for count, _ in notes),
+        dropped_pages=sum(count for count, _ in left_out),
     )
-    known = np.maximum(known_rates[first_pages], RATE_BOUNDS[0])  # a page that never changed may yet change
+    known = np.maximum(known_rates[pages], RATE_BOUNDS[0])  # a page that never changed may yet change
     return OffsetHistory(history, np.where(complete, known, rate), complete)
+
+
+class _Urls(NamedTuple):
+    """URLs of the hosts that are drawn, in the order of their file."""
+
+    names: PackedNames
+    position: dict[bytes, int]
+    """Number in the file -> position."""
+    site: list[int]
+    site_names: list[str]
+
+
+def _urls(path: Path, hosts: dict[bytes, int]) -> _Urls:
+    """Read the URLs of `hosts`, which are numbered; raises HistoryError for a number that comes twice."""
+    position: dict[bytes, int] = {}
+    site: list[int] = []
+    site_names = [""] * len(hosts)
+
+    def names() -> Iterator[bytes]:
+        for row, (url, number, host) in _rows(path, URLS, 3):
+            if host in hosts:
+                if position.setdefault(number, len(site)) != len(site):
+                    raise _twice(path, URLS, row, number)
+                one = hosts[host]
+                site.append(one)
+                site_names[one] = site_names[one] or _host_of(url) or host.decode("utf-8", UNDECODED)
+                yield url
+
+    return _Urls(PackedNames(names()), position, site, site_names)
+
+
+def _values(
+    path: Path, name: str, position: dict[bytes, int], others: Counter[str], default: float
+) -> tuple[Floats, int]:
+    """Return a file's value of each page, and the number of pages without one, which get the default."""
+    values, missing = np.full(len(position), default), len(position)
+    for number, value in _numbers(path, name, position, others):
+        values[number], missing = value, missing - 1
+    return values, missing
+
+
+def _outcomes(batches: list[_PageBatch], start: int, pages: int) -> tuple[Bits, int]:
+    """Return outcomes after cycle `start` of the `pages` first visited by then, and how many were seen."""
+    cycles = max(batch.cycles for batch in batches)
+    changed = np.empty((cycles - start - 1, pages), np.bool_)
+    rng, end, observed_count = np.random.default_rng(0), 0, 0
+    for batch in batches:
+        outcomes, observed = batch.outcomes(cycles, rng)
+        chosen = batch.first <= start
+        begin, end = end, end + int(chosen.sum())
+        changed[:, begin:end] = outcomes[start + 1 :, chosen]
+        observed_count += int(observed[start + 1 :, chosen].sum())
+    return changed, observed_count
 
 
 def _file(path: Path, name: str) -> Path | None:

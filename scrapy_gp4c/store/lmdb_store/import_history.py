@@ -34,6 +34,7 @@ from scrapy_gp4c.store.history_fields import (
     UNCHANGED_BIT,
     HistoryHeader,
     PageLine,
+    PageState,
     ToPage,
     check_pages,
     is_header,
@@ -198,31 +199,11 @@ def _import_batch(
     for row, line in enumerate(lines):
         for cycle, kind, value in line.claims:
             claims_of_cycle[cycle].append((row, KINDS.index(kind), value))
-    bits = np.frombuffer(b"".join(page.bits for page in batch), np.uint8).reshape(len(batch), -1)
-    names = ("first_cycle", "last_cycle", "last_attempt", "failures")
-    first_cycle, last_cycle, last_attempt, failures = (
-        np.array([getattr(line, name) for line in lines], np.int32) for name in names
-    )
-    failed = np.array([OUTCOMES.index(line.outcome) for line in lines], np.uint8)
     # The cycle of a gain is in `gap_cycles` at first, and the row of its page in `page`.
     gains = np.array([(row, cycle, ppm) for row, line in enumerate(lines) for cycle, ppm in line.dq], GAIN)
-    # The fingerprint of the first copy follows from the last one, and the bits of all changes between.
-    flipped = [[int(bits, 16) for bits in reversed(line.flipped)] for line in lines]
-    copies = np.array([int(line.fingerprint or "0", 16) for line in lines], np.uint64)
-    copies ^= np.array([reduce(xor, bits, 0) for bits in flipped], np.uint64)
     first_page = tables.merged_pages
-    for cycle in range(1, cycles + 1):
-        outcome = np.full(len(batch), _NO_OUTCOME, np.uint8)
-        missed = (last_attempt == cycle) & (failures > 0)
-        outcome[missed] = failed[missed]
-        outcome[(first_cycle == cycle) | (last_cycle == cycle)] = FIRST
-        if cycle > 1:
-            outcome[bits[:, cycle - 2] == CHANGED_BIT] = CHANGED
-            outcome[bits[:, cycle - 2] == UNCHANGED_BIT] = UNCHANGED
+    for cycle, (outcome, copies) in enumerate(_visits_by_cycle(batch, cycles), 1):
         rows: npt.NDArray[np.intp] = np.flatnonzero(outcome != _NO_OUTCOME)
-        for row in np.flatnonzero(outcome == CHANGED).tolist():
-            if flipped[row]:
-                copies[row] ^= np.uint64(flipped[row].pop())
         visits = np.zeros(len(rows), VISIT)
         visits["fingerprint"] = copies[rows]
         visits["page"] = rows + first_page
@@ -254,6 +235,40 @@ def _import_batch(
     for number, name in enumerate(BROUGHT):
         state[name][:] = [line.brought[number] if line.brought else 0 for line in lines]
     tables.append_pages([encode(page.request) for page in batch], state, numbered.new)
+    _put_values(lines, tables, first_page, state)
+
+
+def _visits_by_cycle(
+    batch: Sequence[PageLine], cycles: int
+) -> Iterator[tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]]:
+    """Yield for each cycle the outcomes of the lines' pages, or `_NO_OUTCOME`, and fingerprints of copies."""
+    lines = [page.state for page in batch]
+    bits = np.frombuffer(b"".join(page.bits for page in batch), np.uint8).reshape(len(batch), -1)
+    names = ("first_cycle", "last_cycle", "last_attempt", "failures")
+    first_cycle, last_cycle, last_attempt, failures = (
+        np.array([getattr(line, name) for line in lines], np.int32) for name in names
+    )
+    failed = np.array([OUTCOMES.index(line.outcome) for line in lines], np.uint8)
+    # The fingerprint of the first copy follows from the last one, and the bits of all changes between.
+    flipped = [[int(bits, 16) for bits in reversed(line.flipped)] for line in lines]
+    copies = np.array([int(line.fingerprint or "0", 16) for line in lines], np.uint64)
+    copies ^= np.array([reduce(xor, bits, 0) for bits in flipped], np.uint64)
+    for cycle in range(1, cycles + 1):
+        outcome = np.full(len(batch), _NO_OUTCOME, np.uint8)
+        missed = (last_attempt == cycle) & (failures > 0)
+        outcome[missed] = failed[missed]
+        outcome[(first_cycle == cycle) | (last_cycle == cycle)] = FIRST
+        if cycle > 1:
+            outcome[bits[:, cycle - 2] == CHANGED_BIT] = CHANGED
+            outcome[bits[:, cycle - 2] == UNCHANGED_BIT] = UNCHANGED
+        for row in np.flatnonzero(outcome == CHANGED).tolist():
+            if flipped[row]:
+                copies[row] ^= np.uint64(flipped[row].pop())
+        yield outcome, copies
+
+
+def _put_values(lines: Sequence[PageState], tables: Tables, first_page: int, state: columns.Columns) -> None:
+    """Write the hints, weights, links and validators of new pages, which begin at `first_page`."""
     links = LINKS.none(len(lines))
     for row, line in enumerate(lines):
         if line.links is not None:
