@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeGuard, get_args
 
 from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.page_state.related import BY_DIRECTORY
-from scrapy_gp4c.policies.table import TOP_K
+from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import discovery, functions, refresh_value, terminals
 from scrapy_gp4c.scoring.expression import Expression
@@ -159,14 +159,8 @@ def run_all(
     choosers = [policies[text] for text in texts]
     grouped = {
         number: function
-        for number, function in enumerate(functions)
-        if isinstance(function, ScoreFunction)
-        and engine != "dense"
-        and PAGE_BY_PAGE.isdisjoint(metric_names)
-        and prepared.site_share >= 1.0  # the grouped engine knows no sites
-        and prepared.promises is None
-        and choosers[number].text == TOP_K.text
-        and are_groups(function)
+        for number, (function, chooser) in enumerate(zip(functions, choosers, strict=True))
+        if engine != "dense" and _is_groupable(function, prepared, chooser, metric_names)
     }
     if engine == "grouped" and len(grouped) < len(functions):
         lone = next(number for number in range(len(functions)) if number not in grouped)
@@ -202,6 +196,23 @@ def run_all(
         for number, function in enumerate(functions)
         for counts in [tallies[number]]
     ]
+
+
+def _is_groupable(
+    function: ScoreFunction | Baseline | None,
+    prepared: PreparedHistory,
+    chooser: PolicyChoice,
+    metric_names: Iterable[str],
+) -> TypeGuard[ScoreFunction]:
+    """Whether the grouped engine can replay a function: it knows neither sites nor single pages."""
+    return (
+        isinstance(function, ScoreFunction)
+        and PAGE_BY_PAGE.isdisjoint(metric_names)
+        and prepared.site_share >= 1.0
+        and prepared.promises is None
+        and chooser.text == TOP_K.text
+        and are_groups(function)
+    )
 
 
 def variant_for(history: ChangeHistory | PreparedHistory, function: ScoreFunction) -> ScoreFunction:
