@@ -295,6 +295,7 @@ MOST_LABELLED: Final = 40
 _DATES_BY_TAG: Final = _by_tag(*("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a", "dt+dd", "table"))
 _HEADING_WITH_NUMBER: Final = re.compile(rb"<[hH][2-5]\b[^>]{0,200}>(?:[^\d<]|<(?!/[hH])){0,200}\d")
 _MOST_TABLES: Final = 50
+_MOST_COLUMNS: Final = 8
 _MOST_ROWS: Final = 2000
 _LONGEST_LINK: Final = 200
 """Most characters per link in a list of links to other pages."""
@@ -1076,6 +1077,11 @@ def _mark_dates(document: LexborNode, markup: _Markup) -> None:
             asked = (*cells_of_rows[:2], *cells_of_rows[-1:])
             if any(char.isdigit() for cells in asked for char in cells[0].text(strip=True)):
                 _mark_listed_dates([cells[0] for cells in cells_of_rows if len(cells) > 1])
+            second = asked[1] if len(asked) > 2 else []
+            for at in range(1, min(len(second), _MOST_COLUMNS) if len(second) > 2 else 0):
+                is_date = _is_listed_date(second[at].text(separator=" ", strip=True))
+                if is_date and not says_update("".join(heads[at : at + 1])):
+                    _mark_listed_dates([cells[at] for cells in cells_of_rows if at < len(cells)])
             for cells in cells_of_rows:
                 _mark_value(cells, len(rows) >= _FEWEST_VALUES)
             continue
@@ -1097,13 +1103,18 @@ def _mark_dates(document: LexborNode, markup: _Markup) -> None:
 
 
 def _mark_listed_dates(nodes: list[LexborNode]) -> None:
-    """Mark dates that are all the text of several headings or first cells: days of events, of releases."""
+    """Mark dates that are all the text of several headings, or of a column's cells: days of events."""
     texts = [node.text(separator=" ", strip=True) for node in nodes[:_MOST_ROWS]]
-    short = {text for text in texts if len(text) <= _LONGEST_MOMENT and any(map(str.isdigit, text))}
-    dates = {text for text in short if states_date(text) and is_moment(text)}
+    dates = {text for text in texts if _is_listed_date(text)}
     for node, text in zip(nodes, texts, strict=False) if len(dates) > 1 else ():
         if text in dates and node.child is not None:
             node.child.insert_before(DATED)
+
+
+def _is_listed_date(text: str) -> bool:
+    """Whether the text of a heading or cell is a date alone."""
+    is_short = len(text) <= _LONGEST_MOMENT and any(map(str.isdigit, text))
+    return is_short and states_date(text) and is_moment(text)
 
 
 def _mark_value(cells: list[LexborNode], is_list: bool) -> None:

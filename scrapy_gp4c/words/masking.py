@@ -15,6 +15,7 @@ import re
 import tomllib
 import unicodedata
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -90,7 +91,8 @@ _WEEKDAY: Final = rf"{_any_of(_DAY_NAME)}(?:-feira)?"
 _HALF_DAYS: Final = "|".join(map(re.escape, _TABLE["day_periods"]))
 _ZONE: Final = (
     r"(?:\s?\(?(?:z|(?:utc|gmt)(?:[+-]1?\d\b(?!:))?|[ecmp][sd]t|cest|cet|eet|eest|bst|jst|msk|ist)\b\)?)?"
-    r"(?:\s?[+-](?:0\d|1[0-4]):?[0-5]\d\b)?"
+    # "8:00-13:00" are hours, "8:00:00-05:00" has a zone
+    r"(?:\s?(?:\+(?:0\d|1[0-4]):?|-(?:0\d|1[0-2])(?:(?<=\d:\d\d:\d\d-\d\d):|(?<=t\d\d:\d\d-\d\d):|(?<=[.,]\d\d\d-\d\d):)?)[0-5]\d\b)?"
 )
 _CLOCK: Final = (
     r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-6]\d(?:[.,]\d++)?)?(?!:?\d)"
@@ -248,6 +250,12 @@ _DATE_RANGE: Final = r"(?:-|~|〜|to|till?|until|bis|au|al|до|по|から|至|
 _DATE_AFTER: Final = re.compile(
     rf"-{_DAY}(?![\w./-])|\s?{_DATE_RANGE}\s?(?:{_WEEKDAY}(?!\w)[.,]*+\s)?(?:{_DAY_FIRST}|{_MONTH_FIRST})"
 )
+_HOUR: Final = rf"\d\d?(?:[:.h][0-5]\d|\s?(?:[ap]\.?m\b\.?|uhr\b|{_any_of(_UNIT)}|[時时點点시]))(?![:.]?\d)"
+_TO_HOUR: Final = re.compile(rf"\s?{RANGE}\s?(?:\w{{1,4}}\.?\s)?{_HOUR}")
+_HOURS: Final = re.compile(
+    r"[\s,|·:(–-]{0,4}(?:[^\W\d]{1,7}\s){0,2}\d\d?(?:[:.h][0-5]\d|\s?(?:[ap]\.?m\b\.?|uhr\b"
+    rf"|{_any_of(_UNIT)}|[時时點点시]))?{_TO_HOUR.pattern}"
+)
 _DAY_BEFORE: Final = re.compile(rf"(?<![\d./-])(\d\d?)\.?\s?[-~]\s?(?:{_WEEKDAY},?\s)?$")
 _FOUR_DIGITS: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _HAS_SECONDS: Final = re.compile(r"\d\d:[0-5]\d:|\d\s?(?:z|utc|gmt)\b|[秒초]")
@@ -313,7 +321,7 @@ _CLOCK_WORDS: Final = (
 )
 _AT_WORDS: Final = frozenset(WORDS["at"].split())
 _OPENS: Final = _DATED | _DATED_LABELS
-_TODAY: Final = frozenset(_LAST_WORDS.findall(" ".join(RECENT))).union(WORDS["now"].split(), ("now", "jetzt"))
+_TODAY: Final = frozenset(_LAST_WORDS.findall(" ".join(RECENT))).union(WORDS["now"].split())
 _CLOCK_LABELS: Final = _CLOCK_WORDS.union((WORDS["time_labels"] + WORDS["clock_labels"]).split())
 _LAST, CHANGED = (
     re.compile(rf"(?<![a-zà-ÿ])(?:{'|'.join(WORDS[name].split())})") for name in ("last", "changed")
@@ -455,6 +463,7 @@ def mask(text: str) -> str:
         text = _CAMPAIGN.sub("", text)
     if any(word in text for word in _NAME_DAYS[is_ascii]):
         text = _NAME_DAY.sub(MASK, text)
+    text = text.replace(_LISTED, " ")
     head = text[:_HEAD]
     for greeting in _GREETINGS[head.isascii()]:  # by the time of day
         if greeting in head:
@@ -488,7 +497,7 @@ def mask(text: str) -> str:
         if not room:
             break
     pieces.append(text[done:])
-    *before, behind = "".join(pieces).split(MASK)
+    *before, behind = masks.with_lists("".join(pieces)).split(MASK)
     return _RUN.sub(MASK, MASK.join((*map(_without_day, before), behind)))
 
 
@@ -577,6 +586,10 @@ def _recent_words(word: str, last: Callable[[int], str]) -> int:
 
 
 _DATES: Final = frozenset(("date", "day", "short", "month", "weekday", "vietnamese", "ngày"))
+_LISTED: Final = "\x07"
+"""Place of a date that is masked unless it is one of a list, see `_Masks.with_lists`."""
+_FEWEST_DATES: Final = 3
+_ODD_MINUTE: Final = re.compile(r"\d[:h.](?!00|15|30|45)[0-5]\d(?![.\d])|[:h]\d\d:")
 
 
 class _Masks:
@@ -584,6 +597,23 @@ class _Masks:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._dates: list[tuple[str, str]] = []
+        """Text before each date for which `_LISTED` stands, and the date."""
+
+    def with_lists(self, text: str) -> str:
+        """Return a text with dates for `_LISTED`, if a list has them: three days behind the same word.
+
+        One page has one clock. Lists of meetings, issues or courses have days that nothing else tells apart.
+        """
+        if len(self._dates) < _FEWEST_DATES:
+            return text.replace(_LISTED, MASK)
+        days, pieces = defaultdict[str, set[str]](set), text.split(_LISTED)
+        words = [_word_of_list(before) for before, _ in self._dates]
+        for word, (_, date) in zip(words, self._dates, strict=True):
+            days[word].add(date)
+        for at, (word, (_, date)) in enumerate(zip(words, self._dates, strict=True)):
+            pieces[at] += date if word and len(days[word]) >= _FEWEST_DATES else MASK
+        return "".join(pieces)
 
     def may_be_noise(self, first: int, last: int, done: int) -> bool:
         """Whether digits at `first` to `last` may be noise, by their shape and near words from `done` on."""
@@ -676,7 +706,10 @@ class _Masks:
                 piece = restored(done, begin)
                 if kind in ("date", "day", "short"):
                     piece = _SHORT_WEEKDAY.sub("", piece)
-                pieces += (piece, MASK)
+                is_date = kind in _DATES and _ODD_MINUTE.search(match[0]) is None
+                if is_date:
+                    self._dates.append((before[-_CONTEXT:], restored(begin, end)))
+                pieces += (piece, _LISTED if is_date else MASK)
                 done = end
         return "".join((*pieces, restored(done, len(short)))) if pieces else window
 
@@ -692,6 +725,8 @@ class _Masks:
         ):
             return False
         if kind in _DATES and (self._is_listing or self._is_change_of_terms(before, text)):
+            return False
+        if kind in _DATES and _has_hours(match) and _TODAY.isdisjoint(_LAST_WORDS.findall(before)[-3:]):
             return False
         if kind == "date":
             is_version = _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
@@ -852,6 +887,19 @@ def _runs_out(before: str, span: re.Match[str]) -> bool:
         or _LEFT_SIGNS.search(before[-8:]) is not None
         or _LEFT_SIGNS.search(after[:8]) is not None
     )
+
+
+def _word_of_list(before: str) -> str:
+    """Return the last word before a date that may be one of a list; "" if there is none, or it is a clock."""
+    words = _LAST_WORDS.findall(before)
+    is_clock = not _CLOCK_LABELS.isdisjoint(words[-_DATED_REACH:]) or says_update(before[-_NEAR:])
+    return "" if is_clock or not words else words[-1]
+
+
+def _has_hours(date: re.Match[str]) -> bool:
+    """Whether a date is that of an event, from one hour to another: "3 December, 10:00 - 16:00"."""
+    hours = _TO_HOUR if _HAS_CLOCK.search(date[0]) is not None else _HOURS
+    return hours.match(date.string, date.end()) is not None
 
 
 def _second_of_period(text: str, date: re.Match[str]) -> int | None:
@@ -1204,7 +1252,9 @@ def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
 
     ``sentence``: position of its sentence in `before`; ``prose``: the same if it is in prose, else -1.
     """
-    if prose >= 0 and _CLOCK_WORDS.isdisjoint(_LAST_WORDS.findall(before, prose)):
+    if prose >= 0 and (
+        _CLOCK_WORDS.isdisjoint(words := _LAST_WORDS.findall(before, prose)) or _is_now_far(words)
+    ):
         return _TIME_SIGNS.search(before, prose) is None and _AS_OF.search(before) is None
     words = _LAST_WORDS.findall(before, sentence)[: -_DATED_REACH - 1 : -1]
     if not _UNTIL_DATE.isdisjoint(words[:2]) and _POSTED.isdisjoint(words):
@@ -1221,6 +1271,17 @@ def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
         return True
     signs = None if before.isascii() else _DATED_SIGNS.search(before, max(len(before) - _REACH, 0))
     return signs is not None and _TIME_SIGNS.search(before, signs.start()) is None
+
+
+def _is_now_far(words: list[str]) -> bool:
+    """Whether all clock words before a date say "now", and others stand between them and the date.
+
+    In "It is now Monday, 3 December" the date is a clock, in "We now process orders of 3 December" not.
+    """
+    clocks = [at for at, word in enumerate(words) if word in _CLOCK_WORDS]
+    between = words[clocks[-1] + 1 :]
+    is_far = any(len(word) > _SHORT_WORD and word not in _NO_PROSE for word in between)
+    return is_far and _NOW.issuperset(words[at] for at in clocks)
 
 
 def _has_statement_label(text: str) -> bool:

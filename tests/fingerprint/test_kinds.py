@@ -836,6 +836,70 @@ def test_moments_of_events_and_timetables_count(form: str) -> None:
     assert not changed(*(html(f"<p>{filler(60)}</p>{alone.format(*clock)}") for clock in clocks))
 
 
+@pytest.mark.parametrize(
+    ("form", "is_change"),
+    [
+        ("<li>Water off on {}, 8:00 to 12:00</li>", True),
+        ("<p>{}, 10am–4pm</p>", True),
+        ("<p>Markt am {}, 8:00–13:00 Uhr</p>", True),
+        ("<p>{}, de 10h à 16h</p>", True),
+        ("<div>{}</div><div>10:00 - 16:00</div><div>Town hall</div>", True),
+        ("<p>Today, {}: 10:00 - 16:00</p>", False),
+        ("<p>{} 10:31:00-05:00</p>", False),
+        ("<p>Updated {} 10:31 - 14 comments</p>", False),
+        ("<p>We are now reviewing requests submitted on {}.</p>", True),
+        ("<p>Wir bearbeiten jetzt Anträge, die am {} eingegangen sind.</p>", True),
+        ("<p>The pool is currently closed and opens again on {}.</p>", True),
+        ("<p>Welcome, it is now {}.</p>", False),
+        ("<p>The page was printed for members of the club on {}.</p>", False),
+    ],
+)
+def test_days_with_hours_and_days_far_from_now_count(form: str, is_change: bool) -> None:
+    """An event that moved to another day was hidden, and so was the day that an office has come to.
+
+    The hours of "8:00-13:00" were taken for a time zone.
+    """
+    page = f"<p>{filler(60)}</p>{form}"
+    for days in (("3 December 2026", "14 December 2026"), ("03.12.2026", "14.12.2026")):
+        assert changed(*(html(page.format(day)) for day in days)) == is_change
+
+
+@pytest.mark.parametrize(
+    ("row", "is_change"),
+    [
+        ("<li>{}</li>", True),
+        ("<li>Guided tour, {}, 14:00</li>", True),
+        ("<div><a href=/n>Newsletter {}</a></div>", True),
+        ("<a href=/m>minutes-{}.pdf</a><br>", True),
+        ("<tr><td><a href=/m>Minutes {}</a><td>PDF</tr>", True),
+        ("<tr><td>Council<td>{}<td><a href=/m>PDF</a></tr>", True),
+        ("<div><h3>Yoga</h3><span>{}</span> <span>18:00</span></div>", True),
+        ("<li>{} (updated {})</li>", False),
+        ("<li>Checked at {} 10:31:07</li>", False),
+        ("<li>Last seen {}, 10:31</li>", False),
+    ],
+)
+def test_lists_of_days_count(row: str, is_change: bool) -> None:
+    """A list whose oldest day gave way to a new one was the same; clocks are few, or said to be clocks."""
+    pages = []
+    for first in (1, 8):
+        days = [f"{first + 7 * number} May 2026" for number in range(4)]
+        shown = [row.format(*("Pump", day)[-row.count("{}") :]) for day in days]
+        pages.append(html(f"<p>{filler(60)}</p><table>{''.join(shown)}</table>"))
+    assert changed(*pages) == is_change
+
+
+def test_columns_of_days_without_heads_count() -> None:
+    """An exam that moved was hidden where no cell but that of its day changed."""
+    for last, is_change in (("Room 5", True), ("", False)):
+        head = "" if is_change else "<tr><td>Name<td>Size<td>Last update</tr>"
+        rows = "<tr><td>Algebra<td>{room}<td>{day}</tr><tr><td>Optics<td>{room}<td>20 March 2026</tr>"
+        pages = [rows.format(room=last or "3 MB", day=day) for day in ("10 March 2026", "17 March 2026")]
+        assert (
+            changed(*(html(f"<p>{filler(60)}</p><table>{head}{one}</table>") for one in pages)) == is_change
+        )
+
+
 def test_what_is_ignored_is_taken_out_in_time_in_proportion() -> None:
     """To look whether any text is left took the square of their number: 9 s for this page."""
     page = html("<p>1 <b>2</b> 3</p>" * 30_000)
