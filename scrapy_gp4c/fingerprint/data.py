@@ -33,6 +33,12 @@ _CLOCK_KEY: Final = re.compile(
     r"[-_]?(?:time|at|on|ms|s|sec|seconds|millis|date|stamp|timestamp|in|duration|until|age)?(?:[-_]?ms|[-_](?:s|utc|iso))?|ttl",
     re.I,
 )
+_MOMENT_KEY: Final = re.compile("now|ts|unix|epoch|time_?stamp", re.I)
+"""Clock keys without durations: a small number is a price, an epoch of training, a place in a video."""
+_MOMENT: Final = re.compile(r"[-/:]|\d{9}|\.\d+\.")
+_NO_TIME: Final = re.compile("(?: - |%$|(?:day|week|month|year)s?$)", re.I)
+"""Values of other clock keys that are shares, ranges or terms, such as the six weeks of an office."""
+MIN_UNIX: Final = 10**9
 _COUNT_KEY: Final = re.compile(
     r"(?:page[-_]?)?(?:views?|viewers|watchers|hits|visits|visitors|impressions|online|likes|followers)(?:[-_]?(?:count|total|number|users|now))?",
     re.I,
@@ -243,9 +249,11 @@ def _is_noise(key: str, value: object) -> bool:
         return _CACHE_FLAG.fullmatch(key) is not None
     is_number = isinstance(value, int | float)
     if _CLOCK_KEY.fullmatch(key):
-        return is_number or (
-            isinstance(value, str) and value[:1].isdigit() and value[-1] != "%" and " - " not in value
-        )
+        is_moment = _MOMENT_KEY.fullmatch(key) is not None
+        if isinstance(value, str):
+            is_time = _MOMENT.search(value) is not None if is_moment else _NO_TIME.search(value) is None
+            return value[:1].isdigit() and is_time
+        return isinstance(value, int | float) and (not is_moment or value > MIN_UNIX)
     is_number = is_number or (isinstance(value, str) and value.isdecimal())
     return is_number and (_COUNT_KEY.fullmatch(key) or _LEFT_KEY.fullmatch(key)) is not None
 
