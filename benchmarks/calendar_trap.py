@@ -144,6 +144,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cycles", type=int, default=22, help="of a row (default: %(default)s)")
     options = parser.parse_args()
+    if options.cycles < FIRST_COUNTED:
+        parser.error(f"--cycles {options.cycles}: delays count from cycle {FIRST_COUNTED} on; give more")
     print(machine())
     print("| calendar | links known | fetched | mean delay, cycles | worst | peak, MB | its own | time, s |")
     print("|---|---|---|---|---|---|---|---|")
