@@ -343,7 +343,8 @@ class Admission:
         if WEIGHT in request.meta:
             weight = self._weight_of(request)
         has_wishes = self._check_wishes(request)
-        self.note_follower(finder_of(request, self._cycle.store))
+        if self._skips_unchanged:
+            self.note_follower(finder_of(request, self._cycle.store))
         # Saves a fingerprint, but not where the request has notes for its page.
         has_notes = weight is not None or has_wishes
         if not has_notes and self._by_url_alone and self._is_settled(request, request.url):
