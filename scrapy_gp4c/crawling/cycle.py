@@ -287,11 +287,11 @@ class Undelivered(NamedTuple):
 class Deliveries:
     """Pages whose last visits were not delivered, as a callback or pipeline failed or the run was killed."""
 
-    def __init__(self, store: Store, is_resumed: bool, redeliver: int) -> None:
+    def __init__(self, store: Store, is_resumed: bool, redeliver: int, gone_after: int) -> None:
         """Read the undelivered pages from the records of cycles.
 
         ``is_resumed``: whether an earlier run began the open cycle; ``redeliver``: failures in a row after
-        which a visit counts as delivered.
+        which a visit counts as delivered; ``gone_after``: answers of 404 in a row after which a page is gone.
         """
         self._store = store
         self._redeliver = redeliver
@@ -304,7 +304,8 @@ class Deliveries:
         last = records[-1] if is_resumed else records[-2]
         self._read(last.get("undelivered", {}))
         self._add_visits_since(self._unflushed_since())
-        self.due: frozenset[int] = frozenset(self.pages)
+        # A gone page is visited when gone pages are, and its items are delivered if it comes back.
+        self.due = frozenset(page for page in self.pages if store.page(page).gone < gone_after)
         if self.pages:
             self._is_changed = True
             self.save()
@@ -387,11 +388,6 @@ class Deliveries:
                 held.failure,
                 self._redeliver,
             )
-
-    def forget(self, page: int) -> None:
-        """Forget the undelivered visits of a page that is gone."""
-        if self.pages.pop(page, None) is not None:
-            self._is_changed = True
 
     def save(self) -> None:
         """Write the undelivered pages into the open cycle's record; their visits are recorded after that."""
@@ -683,7 +679,7 @@ class Cycle:
         self._planner = Planner.of(store, in_force)
         self.rules = LiveRules(store, settings, self._planner.rules)
         self.moves = Moves(store.newest_value("moved", []))
-        self.deliveries = Deliveries(store, self.resumed, settings.redeliver)
+        self.deliveries = Deliveries(store, self.resumed, settings.redeliver, settings.gone_after)
         self.on_delivered: Callable[[PageRow, NewVisit, VisitInfo], None] = lambda row, visit, info: None
         """Called with each delivered visit, and its page before the visit."""
         self.recorded = len(store.open_visits())
@@ -1169,8 +1165,6 @@ class Cycle:
                 self._note_answer(held.row, new, LastAnswer(error=held.withdrawn[:200]))
         elif held.verdict is not None and new.outcome in ("changed", "unchanged"):
             new = new._replace(outcome="changed" if held.verdict else "unchanged")
-        elif new.outcome == "gone":
-            self.deliveries.forget(page)
         try:
             held.read_hints()
             if held.reading is not None and held.withdrawn is None and not held.is_doubted:

@@ -133,6 +133,25 @@ async def test_a_new_page_that_was_not_used_is_new_again(how: str, site: Site, s
     assert (await cycle(site, store_path)).items == []
 
 
+@pytest.mark.parametrize("gone_after", [1, 3])
+async def test_a_page_that_was_away_in_between_is_delivered(
+    gone_after: int, site: Site, store_path: Path
+) -> None:
+    """A 404 between a failed callback and the page's return loses no item, and a gone page is not due."""
+    settings = {"GP4C_GONE_AFTER": gone_after}
+    serve(site, 1)
+    await cycle(site, store_path, "callback", **settings)
+    del site.pages["/1"]
+    serve(site, 2, ["/2"])
+    await crawl(Failing, store_path, {**SETTINGS, **settings}, site=site, how="callback", where="/2")
+    site.log.clear()
+    serve(site, 1)
+    spider = await cycle(site, store_path, **settings)
+    assert site.hits["GET", "/1"] == 1
+    assert spider.seen["/1"][:3] == ("first", True, True)
+    assert "/1" in spider.items
+
+
 class WaitingExporter(FeedExporter):
     """A project's own feeds, whose method is a coroutine."""
 
