@@ -589,6 +589,8 @@ _DATES: Final = frozenset(("date", "day", "short", "month", "weekday", "vietname
 _LISTED: Final = "\x07"
 """Place of a date that is masked unless it is one of a list, see `_Masks.with_lists`."""
 _FEWEST_DATES: Final = 3
+_ON_THE_HOUR: Final = re.compile(r"(?<![:\d+-])\d?\d[:h][03]0(?![:\d])")
+"""Time at which people meet; one clock in thirty shows such a time."""
 _ODD_MINUTE: Final = re.compile(r"\d[:h.](?!00|15|30|45)[0-5]\d(?![.\d])|[:h]\d\d:")
 
 
@@ -728,6 +730,8 @@ class _Masks:
             return False
         if kind in _DATES and _has_hours(match) and _TODAY.isdisjoint(_LAST_WORDS.findall(before)[-3:]):
             return False
+        if kind in _DATES and _ON_THE_HOUR.search(text) is not None and _word_of_list(before):
+            return False
         if kind == "date":
             is_version = _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
             return _is_date(text) and not (is_version and _LAST.search(before[-_NEAR:]) is None)
@@ -754,7 +758,7 @@ class _Masks:
             if _RANGE_AFTER.match(match.string, match.end()) or _RANGE_BEFORE.search(before[-16:]):
                 return False
             if _HAS_SECONDS.search(text) is not None:
-                return True
+                return _ON_THE_HOUR.search(text) is None or not _word_of_list(before)
             if _begins_with_until(match.string[match.end() : match.end() + _REACH]):
                 return False
             is_clock = (
@@ -892,7 +896,11 @@ def _runs_out(before: str, span: re.Match[str]) -> bool:
 def _word_of_list(before: str) -> str:
     """Return the last word before a date that may be one of a list; "" if there is none, or it is a clock."""
     words = _LAST_WORDS.findall(before)
-    is_clock = not _CLOCK_LABELS.isdisjoint(words[-_DATED_REACH:]) or says_update(before[-_NEAR:])
+    is_clock = (
+        not _CLOCK_LABELS.isdisjoint(words[-_DATED_REACH:])
+        or says_update(before[-_NEAR:])
+        or _AS_OF.search(before) is not None
+    )
     return "" if is_clock or not words else words[-1]
 
 

@@ -157,7 +157,7 @@ def test_time_stamps_do_not_count(one: datetime, two: datetime) -> None:
         "21/11/2026 02:03",
         "21.11.2026",
         "Sat Nov 21 02:03:04 2026",
-        "21. November 2026 um 12:30 Uhr",
+        "21. November 2026 um 12:31 Uhr",
         "Freitag, 3. März 2026",
         "3 août 2026 à 14h05",
         "21 de noviembre de 2026",

@@ -844,6 +844,12 @@ def test_moments_of_events_and_timetables_count(form: str) -> None:
         ("<p>Markt am {}, 8:00–13:00 Uhr</p>", True),
         ("<p>{}, de 10h à 16h</p>", True),
         ("<div>{}</div><div>10:00 - 16:00</div><div>Town hall</div>", True),
+        ("<p>{}, 13:00, Town hall</p>", True),
+        ("<h3>Concert</h3><p>{}</p><p>19:30 Uhr</p>", True),
+        ("<p>{} 13:07</p>", False),
+        ("<p>Today, {} 13:00</p>", False),
+        ("<p>Posted by Joe on {} 13:00</p>", False),
+        ("<p>Data as at {} 16:30</p>", False),
         ("<p>Today, {}: 10:00 - 16:00</p>", False),
         ("<p>{} 10:31:00-05:00</p>", False),
         ("<p>Updated {} 10:31 - 14 comments</p>", False),
@@ -855,13 +861,15 @@ def test_moments_of_events_and_timetables_count(form: str) -> None:
     ],
 )
 def test_days_with_hours_and_days_far_from_now_count(form: str, is_change: bool) -> None:
-    """An event that moved to another day was hidden, and so was the day that an office has come to.
+    """An event that moved to another day or hour was hidden, and so was the day that an office has come to.
 
     The hours of "8:00-13:00" were taken for a time zone.
     """
     page = f"<p>{filler(60)}</p>{form}"
     for days in (("3 December 2026", "14 December 2026"), ("03.12.2026", "14.12.2026")):
         assert changed(*(html(page.format(day)) for day in days)) == is_change
+    hours = [html(f"<p>{filler(60)}</p><p>Live stream: {hour} GMT</p>") for hour in ("13:00", "14:00")]
+    assert changed(*hours)
 
 
 @pytest.mark.parametrize(
