@@ -17,7 +17,7 @@ from scrapy_gp4c.commands.action import JSON, Action, date, option, positive, pr
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.notifying import open_cycle_events
 from scrapy_gp4c.foreign_text import counted
-from scrapy_gp4c.notices.events import EventSource, dropped_changes, page_events
+from scrapy_gp4c.notices.events import EventSource, dropped_state, page_events
 from scrapy_gp4c.page_state.events import CycleEvents, last_events, recorded_events
 from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.store.opening import ARCHIVE, Store
@@ -127,7 +127,7 @@ def _events(
 ) -> Iterator[Change]:
     """Yield the events of the kinds in `options` in cycles first..last; memory: a few numbers per page."""
     gone_after = project.settings.gone_after
-    cycles: Iterator[CycleEvents] = recorded_events(store.visits(), dropped_changes(store), gone_after, first)
+    cycles: Iterator[CycleEvents] = recorded_events(store.visits(), dropped_state(store), gone_after, first)
     if store.open_cycle is not None:
         cycles = chain(cycles, [open_cycle_events(store, gone_after)])
     source = EventSource(store, project.spider_class.name, project.credentials.url, {})

@@ -23,7 +23,7 @@ from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
 from scrapy_gp4c.fingerprint import is_changed
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.notices.events import Diff, EventSource, PageEvent, dropped_changes, page_events
+from scrapy_gp4c.notices.events import Diff, EventSource, PageEvent, dropped_state, page_events
 from scrapy_gp4c.notices.feeds import ENTRIES, FeedEvents, write_feed
 from scrapy_gp4c.notices.metrics import metrics
 from scrapy_gp4c.notices.outbox import Outbox
@@ -204,7 +204,7 @@ def recent_events(store: Store, settings: Settings, spider: str, diff: Diff | No
     event, and is called for these events alone.
     """
     newest: deque[CycleEvents] = deque()
-    before = dropped_changes(store)
+    before = dropped_state(store)
     for events in recorded_events(store.visits(), before, settings.gone_after, first_cycle=2):
         newest.append(last_events(events, DEFAULT_EVENTS, ENTRIES))
         while sum(len(one.kinds) for one in newest) - len(newest[0].kinds) >= ENTRIES:

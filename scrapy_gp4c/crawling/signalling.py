@@ -22,7 +22,7 @@ from scrapy_gp4c.crawling.notifying import delivered_visits, open_cycle_events, 
 from scrapy_gp4c.crawling.scrapy_internals import awaitable, has_receivers, is_scraping, item_done
 from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.notices.events import EventSource, PageChange, PageEvent, dropped_changes, page_events
+from scrapy_gp4c.notices.events import EventSource, PageChange, PageEvent, dropped_state, page_events
 from scrapy_gp4c.notices.sending import LIMIT_S
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.events import EVENTS, CycleEvents, events_of, recorded_events
@@ -78,7 +78,7 @@ class SignalSender:
             delivered = delivered_visits(store, visits, last, earlier, settings.distance_bits)
             cycles = chain(store.visits(1, cycle - 1), [(cycle, delivered)])
             unsent_pages = visits["page"][sent_visits:]
-            for events in recorded_events(cycles, dropped_changes(store), settings.gone_after, cycle):
+            for events in recorded_events(cycles, dropped_state(store), settings.gone_after, cycle):
                 yield (cycle, sent_visits), events.only(np.isin(events.visits["page"], unsent_pages))
         sent_visits = record.get("signalled")
         if self._cycle.resumed and sent_visits is not None:

@@ -10,7 +10,17 @@ import numpy as np
 
 from scrapy_gp4c.arrays import Ints
 from scrapy_gp4c.page_state.events import EVENTS, CycleEvents
-from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS, NO_DISTANCE, OUTCOMES
+from scrapy_gp4c.page_state.outcomes import (
+    CHANGED,
+    ERROR,
+    FAILED,
+    FIRST,
+    GONE,
+    KINDS,
+    NO_DISTANCE,
+    OUTCOMES,
+    among,
+)
 from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import StoredRequest
 
@@ -96,15 +106,23 @@ class EventSource(NamedTuple):
         )
 
 
-def dropped_changes(store: Store) -> Ints:
-    """Changes of each page in cycles whose visits the store has dropped, ``[P]``, for `recorded_events`."""
-    changes = np.zeros(store.pages, np.int64)
+def dropped_state(store: Store) -> dict[str, Ints]:
+    """Columns of pages before the visits that the store still has, ``[P]``, for `recorded_events`.
+
+    Of a page that has succeeded since, the failures before are not known: it counts as one without.
+    """
+    state = {name: np.zeros(store.pages, np.int64) for name in ("X", "gone", "failures")}
     if store.dropped:
-        for first, block in store.blocks({"X"}):
-            changes[first : first + len(block["X"])] = block["X"]
+        for first, block in store.blocks(state.keys()):
+            for name, column in state.items():
+                column[first : first + len(block[name])] = block[name]
         for _, visits in store.visits():
-            changes[visits["page"][visits["outcome"] == CHANGED]] -= 1
-    return changes
+            page, outcome = visits["page"], visits["outcome"]
+            state["X"][page[outcome == CHANGED]] -= 1
+            state["gone"][page[outcome == GONE]] -= 1
+            state["failures"][page[among(outcome, FAILED)]] -= 1
+    outcomes = np.where(state["failures"] > 0, ERROR, FIRST)
+    return {"X": state["X"], "gone": np.maximum(state["gone"], 0), "outcome": outcomes}
 
 
 def page_events(events: CycleEvents, source: EventSource, diff: Diff | None = None) -> Iterator[PageEvent]:

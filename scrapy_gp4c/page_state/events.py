@@ -77,17 +77,15 @@ def last_events(events: CycleEvents, kinds: Collection[str], most: int) -> Cycle
 
 
 def recorded_events(
-    cycles: Iterable[tuple[int, Array]], changes_before: Ints, gone_after: int, first_cycle: int = 1
+    cycles: Iterable[tuple[int, Array]], state: Mapping[str, Ints], gone_after: int, first_cycle: int = 1
 ) -> Iterator[CycleEvents]:
     """Yield the events of recorded cycles from ``first_cycle`` on, for each chunk of visits.
 
     ``cycles``: (cycle, chunk of visits) of all cycles of the store, in order, as `Store.visits` yields them;
-    ``changes_before``: changes of each page before those cycles, ``[P]``.
+    ``state``: columns ``X``, ``gone`` and ``outcome`` of the pages before those cycles, ``[P]``.
     """
-    pages = len(changes_before)
-    columns = {"outcome": np.zeros(pages, np.int64), "gone": np.zeros(pages, np.int64)}
-    columns["X"] = changes_before.copy()
-    time_s = np.full(pages, np.nan)
+    columns = {name: column.copy() for name, column in state.items()}
+    time_s = np.full(len(columns["X"]), np.nan)
     for cycle, visits in cycles:
         page, outcome = visits["page"].astype(np.int64), visits["outcome"]
         before = {name: column[page] for name, column in columns.items()}

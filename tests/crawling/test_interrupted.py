@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from scrapy_gp4c.notices.events import dropped_state
 from scrapy_gp4c.page_state.events import EVENTS, recorded_events
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.killing import LIST, PAGES, Recorded, Web, Worker
@@ -145,7 +145,7 @@ def test_every_event_is_told_at_least_once_in_order_whenever_a_crawl_is_killed(
         events_of_cycle.setdefault(event["cycle"], []).append((event["kind"], event["url"]))
     with Store(worker.store, readonly=True) as store:
         assert max(events_of_cycle) <= store.last_cycle
-        for events in recorded_events(store.visits(), np.zeros(store.pages, np.int64), 3, first_cycle=2):
+        for events in recorded_events(store.visits(), dropped_state(store), 3, first_cycle=2):
             urls = [request["url"] for request in store.requests(events.visits["page"])]
             expected = [(EVENTS[kind], url) for kind, url in zip(events.kinds.tolist(), urls, strict=True)]
             once = list(dict.fromkeys(events_of_cycle.get(events.cycle, ())))

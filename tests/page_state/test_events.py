@@ -4,10 +4,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scrapy_gp4c.arrays import Ints
 from scrapy_gp4c.page_state.events import EVENTS, last_events, recorded_events
 from scrapy_gp4c.page_state.outcomes import FAILED, OUTCOMES, VISIT
 
 GONE_AFTER = 2
+
+
+def new_state(pages: int) -> dict[str, Ints]:
+    """Columns of pages before their first visit."""
+    return dict.fromkeys(("outcome", "gone", "X"), np.zeros(pages, np.int64))
 
 
 def plain_events(outcomes: list[list[str | None]]) -> list[tuple[int, int, str]]:
@@ -55,7 +61,7 @@ def test_events_are_those_of_a_loop_over_visits(outcomes: list[list[str | None]]
         visits["time"] = cycle
         cycles.append((cycle, visits))
     result = []
-    for events in recorded_events(cycles, np.zeros(len(outcomes[0]), np.int64), GONE_AFTER):
+    for events in recorded_events(cycles, new_state(len(outcomes[0])), GONE_AFTER):
         for visit, kind, previous_s, changes in zip(
             events.visits, events.kinds, events.previous_s, events.changes, strict=True
         ):
@@ -73,7 +79,7 @@ def test_the_last_events_of_some_kinds_keep_their_order() -> None:
     visits = np.zeros(4, VISIT)
     visits["page"] = range(4)
     visits["outcome"] = [OUTCOMES.index(name) for name in ("changed", "error", "changed", "changed")]
-    (events,) = recorded_events([(1, visits)], np.zeros(4, np.int64), GONE_AFTER)
+    (events,) = recorded_events([(1, visits)], new_state(4), GONE_AFTER)
     assert last_events(events, ("changed", "gone"), 2).visits["page"].tolist() == [2, 3]
     assert last_events(events, ("failing",), 2).visits["page"].tolist() == [1]
     assert last_events(events, ("new",), 2).visits["page"].tolist() == []
