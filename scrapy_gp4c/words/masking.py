@@ -1214,6 +1214,8 @@ def _is_prose_word(word: str) -> bool:
 
 
 _DATED_REACH: Final = 4  # words
+_ANNOUNCED: Final = re.compile(r"\bbe (?:[a-z]{1,20}ly )?[a-z]{1,20}")
+"""What will or can be done on a date: "(results will) be published"; not what has been done."""
 _LABEL: Final = re.compile(r"(?<![^\W\d])[^\W\d][^:：·|•\x05]{2,40}[:：]\s?$")
 _VERSION_BEFORE: Final = re.compile(r"\b\d{1,4}\.\d{1,4}(?:\.[\w-]{1,12}){0,2}\]?\s?[(\[-]\s?$")
 _MARKED_REACH: Final = 7  # characters, with a preposition: "le samedi 12 mai"
@@ -1226,6 +1228,7 @@ def is_dated(before: str, after: str, text: str = "") -> bool:
     ``before``, ``after``: text around it; ``text``: the date itself.
     """
     has_clock = _HAS_CLOCK.search(text) is not None
+    before = _ANNOUNCED.sub("", before)
     if DATED in before[-_MARKED_REACH:] or (not has_clock and _follows_version(before)):
         return True
     sentence = max(map(before.rfind, (". ", "! ", "? ", "。")))

@@ -856,11 +856,14 @@ def test_moments_of_events_and_timetables_count(form: str) -> None:
         ("<p>We are now reviewing requests submitted on {}.</p>", True),
         ("<p>Wir bearbeiten jetzt Anträge, die am {} eingegangen sind.</p>", True),
         ("<p>The pool is currently closed and opens again on {}.</p>", True),
+        ("<p>The results of the exam will be published on {}.</p>", True),
+        ("<p>Results to be published: {}</p>", True),
+        ("<p>The page has been published by the office on {}.</p>", False),
         ("<p>Welcome, it is now {}.</p>", False),
         ("<p>The page was printed for members of the club on {}.</p>", False),
     ],
 )
-def test_days_with_hours_and_days_far_from_now_count(form: str, is_change: bool) -> None:
+def test_days_with_hours_and_announced_days_count(form: str, is_change: bool) -> None:
     """An event that moved to another day or hour was hidden, and so was the day that an office has come to.
 
     The hours of "8:00-13:00" were taken for a time zone.
