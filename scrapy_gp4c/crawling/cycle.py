@@ -100,6 +100,14 @@ class VisitInfo(dict[str, object]):
         self.setdefault("managed", False)
         self._text, self._previous = text, previous
         self.held: HeldVisit | None = None
+        self.is_used = False
+        """Whether a callback got the response, did not ask for this result, and did not fail."""
+        self.fingerprint: int | None = None
+        """Fingerprint of the text, of a doubtful answer."""
+
+    def __getitem__(self, name: str) -> object:
+        self.is_used &= name == "page"  # which is read for any request that the callback yields
+        return super().__getitem__(name)
 
     def __missing__(self, name: str) -> object:
         if name != PREVIOUS:
@@ -109,12 +117,13 @@ class VisitInfo(dict[str, object]):
 
     def get(self, name: str, default: object = None) -> object:
         """Return the value of a field; `dict.get` would not read ``previous_text`` from the archive."""
+        self.is_used &= name == "page"
         return self[name] if name == PREVIOUS else super().get(name, default)
 
     @property
     def managed(self) -> bool:
         """Whether the response is a visit of a page in the store; False of a POST, say."""
-        return self["managed"] is True
+        return super().get("managed") is True
 
     @property
     def outcome(self) -> str | None:
@@ -191,6 +200,7 @@ def visit(response: Response) -> VisitInfo:
     request = response.request
     info = None if request is None else request.meta.get(META)
     if isinstance(info, VisitInfo):
+        info.is_used = False
         return info
     unmanaged = VisitInfo(info if isinstance(info, dict) else ())
     if request is not None:
@@ -714,8 +724,8 @@ class Cycle:
         """Number of visits that the policy chose and that are left out, as where a site is left alone."""
         self._doubted: dict[int, tuple[HeldVisit, str, bool]] = {}
         """Page -> its doubtful visit, its host, and whether it is planned."""
-        self.asked_again: set[int] = set()
-        """Pages that are asked for once more, as their first answers were doubtful."""
+        self.asked_again: dict[int, VisitInfo] = {}
+        """Page that is asked for once more -> result of its first answer, which was doubtful."""
         self.hidden_data = HiddenData(store)
         self.failure: Gp4cError | None = None
         """Why visits can no longer be written, or the cycle not be finished (a full disk): the run ends."""
@@ -1109,6 +1119,8 @@ class Cycle:
         """Count the visit of `page` as failed, as a request that its callback yielded (say a POST) failed."""
         if (held := self.held.get(page)) is not None:
             held.failure = repr(exception)[:200]
+        elif page in self._doubted:
+            self._doubted[page][0].info.is_used = False
 
     def settle(self, under_way: Collection[Request], *, is_closing: bool = False) -> None:
         """Record the held visits whose callbacks, pipelines and other requests (a POST, say) have ended.
@@ -1316,9 +1328,7 @@ class Cycle:
         """Return the pages with doubtful answers to ask for once more, now that all else is visited."""
         answers_well = self.patience.answers_well
         pages = [page for page, (_, host, _) in self._doubted.items() if answers_well(host)]
-        for page in pages:
-            del self._doubted[page]
-            self.asked_again.add(page)
+        self.asked_again.update((page, self._doubted.pop(page)[0].info) for page in pages)
         return pages
 
     def end_doubted(self) -> None:

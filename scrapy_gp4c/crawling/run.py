@@ -438,6 +438,8 @@ class Run:
         """Note that the callback of a response, or the pipeline of one of its items, has raised `error`."""
         request = response.request
         info = None if request is None else request.meta.get(META)
+        if isinstance(info, VisitInfo):
+            info.is_used = False
         held = getattr(info, "held", None)
         if held is None:  # the spider has put something else into the meta
             held = next((held for held in self.cycle.held.values() if held.request is request), None)
@@ -485,7 +487,7 @@ class Run:
 
     def note_reached(self, info: VisitInfo) -> None:
         """Note that the response of a visit, by its result `info`, has come to the spider."""
-        self.cycle.sees_responses = True
+        self.cycle.sees_responses = info.is_used = True
         if info.held is not None:
             info.held.is_reached = True
 

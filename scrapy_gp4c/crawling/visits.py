@@ -118,6 +118,10 @@ class Unchanged(IgnoreRequest):
         """The page's response, as `HttpError` has it, which errbacks expect."""
 
 
+def ignore_repeat(response: Response, **cb_kwargs: Any) -> None:
+    """Callback of a second answer with the text of the first, whose items have come."""
+
+
 async def without_output(errback: Callable[[Any], Any], failure: Any) -> None:
     """Call an errback for an unchanged page and drop its output, which is mostly meant for failures."""
     output: Any = iterate_spider_output(errback(failure))
@@ -410,9 +414,12 @@ class Visit:
                 logger.error("No fingerprint of %s: %s", response, reason, exc_info=judgement.error)
             return self._finish(response, self._end(response, "error", reason))
         self._note_doubt(response, page, judgement.doubt)
+        first = visits.cycle.asked_again.get(self._claim.page)
+        if first is not None and first.is_used and first.fingerprint == page.fingerprint:
+            (response.request or self._request).callback = ignore_repeat
         if (doubt := judgement.doubt.reason) is not None:
             info = self._end(response, "doubtful", doubt, self._request)
-            info["doubtful"] = doubt
+            info["doubtful"], info.fingerprint = doubt, page.fingerprint
             return self._finish(response, info)
         self._note_refusal(None)
         if not judgement.is_rebased and (other := self._repeated(response, page)) is not None:

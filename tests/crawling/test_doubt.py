@@ -477,6 +477,43 @@ async def test_less_text_is_a_change_if_the_next_answer_has_no_more(site: Site, 
     assert answers == {path: 2 if path in ("/1", "/2") else 1 for path in pages}
 
 
+class Described(Pages):
+    """Counts answers and items, which it makes of all but first answers of a way (`how`)."""
+
+    name = "described"
+    how = "not at all"
+    items, answers = Counter[str](), Counter[str]()
+
+    def parse(self, response: Any) -> Any:
+        path = response.url.rpartition("/")[2]
+        self.answers[path] += 1
+        if (
+            (self.how == "by failing" and self.answers[path] == 1)
+            or (self.how == "by visit" and not visit(response).changed)
+            or (self.how == "by meta" and not response.meta["gp4c"]["changed"])
+        ):
+            raise ValueError(self.how)
+        self.items[path] += 1
+        return Request(response.url)
+
+
+@pytest.mark.parametrize("how", ["not at all", "by visit", "by meta", "by failing"])
+async def test_a_second_answer_with_the_text_of_the_first_makes_no_items_twice(
+    site: Site, store_path: Path, how: str
+) -> None:
+    """Its callback runs for a callback that asked whether the page has changed, or failed at the first."""
+    site.pages = {f"/{number}": html(text_of(number)) for number in range(5)}
+    urls = tuple(map(site.url, site.pages))
+    for _ in range(2):
+        await crawl(Described, store_path, FULL, urls=urls)
+    site.pages["/1"] = html(" ".join(text_of(1).split()[:60]))
+    Described.items.clear()
+    Described.answers.clear()
+    await crawl(Described, store_path, FULL, urls=urls, how=how)
+    assert outcomes(store_path, 3)["/1"] == ["changed"]
+    assert (Described.items["1"], Described.answers["1"]) == (1, 1 if how == "not at all" else 2)
+
+
 async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path: Path) -> None:
     """After GP4C_BELIEVE_AFTER visits there is one change."""
     site.pages["/"] = html(text_of(1))
