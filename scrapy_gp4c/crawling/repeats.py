@@ -386,6 +386,10 @@ class Repeats:
                 tally.examples.append(url)
         return self._find_trap(url) if is_repeat else self._note_host(site, url, fingerprint)
 
+    def first_url(self, url: str, fingerprint: int) -> str:
+        """Return the URL of the cycle's first new page with this text on the site of `url`, maybe itself."""
+        return self._texts.get((place_of_url(url).site, fingerprint), url)
+
     def _note_host(self, site: str, url: str, fingerprint: int) -> str | None:
         """Count `site` if the text of its page is known from another host of its domain (``*.example.org``).
 

@@ -55,6 +55,7 @@ from scrapy_gp4c.fingerprint.copy_notes import (
     LOW,
     MAX_LEARNED_BYTES,
     CopyState,
+    asks_password,
     compare_bytes,
     compared,
     unpack,
@@ -641,6 +642,15 @@ class Visit:
             warning = repeats.note_numberless(self._url, partial(_normal_text, page, response))
         if warning is not None:
             logger.warning("%s", warning)
+        first = repeats.first_url(self._url, page.kept_fingerprint)
+        if first != self._url and asks_password(response):
+            url, other = map(self._visits.public_url, (self._url, first))
+            line = (
+                f"{url} asks for a password from its first visit on, with the text of {other}: nothing "
+                "behind it is compared. Let the spider log in, and keep it out of links such as /logout, "
+                "which end the session for all pages after them."
+            )
+            log_first(self._visits.cycle.stats, "gp4c/logins", line, {}, logging.WARNING)
 
     def _note_refusal(self, until_s: float | None) -> None:
         """Count an answer of the site as good or as a refusal; warn if the site is left alone by it.

@@ -193,6 +193,19 @@ async def test_a_site_that_blocks_for_some_cycles(
     assert outcomes(store_path, 6) == {path: ["unchanged"] for path in pages}
 
 
+async def test_pages_that_ask_for_a_password_from_the_first_visit_on_are_named(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A link that ends the session hid each page after it for ever, in silence; one login page is none."""
+    form = html(f"{text_of(90)}<form><input type=password></form>")
+    site.pages = {"/1": html(text_of(1)), "/login": form}
+    for named in (0, 1, 0):
+        caplog.clear()
+        await crawl(Pages, store_path, FULL, urls=tuple(map(site.url, site.pages)))
+        assert caplog.text.count("asks for a password from its first visit on") == named
+        site.pages |= {"/2": form, "/3": form}
+
+
 async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
     site: Site, store_path: Path
 ) -> None:
