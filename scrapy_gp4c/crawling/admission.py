@@ -658,7 +658,7 @@ class Admission:
             self._duplicates.add(asked.name)
             return self._queue_untouched(request, is_filtered=False)
         is_over = page not in cycle.requested and not cycle.is_ahead(page)
-        if is_over and asked.is_login:  # visited by an interrupted run, whose session is gone
+        if is_over and asked.is_login and cycle.resumed:  # by an interrupted run, whose session is gone
             cycle.requested.add(page)
             return self._queue_untouched(request)
         if is_repeated:

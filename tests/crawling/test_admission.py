@@ -350,3 +350,44 @@ async def test_links_that_may_be_other_pages_though_they_are_taken_for_one_are_o
     assert stats(crawler)["new_pages"] == 1 + pages
     is_warned = f"are one page, whatever {name} may be" in caplog.text
     assert is_warned == (stats(crawler).get("ignored_params_differ") == 1) == (links > 3 and pages == 1)
+
+
+async def test_a_page_with_a_post_is_visited_once_though_its_link_has_moved(
+    site: Site, store_path: Path
+) -> None:
+    """It may lead to a login; its visit as stored, before the link was found on another page, is enough."""
+
+    class Posting(Spider):
+        name = "posting"
+        start_urls = (site.url("/a"), site.url("/b"))
+
+        def parse(self, response: Any) -> Iterator[Any]:
+            yield from response.follow_all(css="a", callback=self.parse_item)
+
+        def parse_item(self, response: Any) -> Request:
+            return Request(site.url("/search"), self.end, method="POST", dont_filter=True)
+
+        def end(self, response: Any) -> Request:
+            return Request(site.url(f"/after/{len(site.log)}"), self.nothing)
+
+        def nothing(self, response: Any) -> None:
+            """Yield nothing."""
+
+    def end_list(request: ServerRequest) -> bytes:
+        while waiting:
+            late = waiting.pop()
+            late.write(html("the second list", ["/item"]).encode())
+            late.finish()
+        return b"done"
+
+    waiting: list[ServerRequest] = []
+    settings = {"GP4C_BUDGET": 1.0, "GP4C_POLICY": "top_k", "GP4C_WARMUP_VISITS": 0}
+    site.pages.update({"/item": html("an item"), "/search": html("results")})
+    site.pages.update({"/a": html("the first list", ["/item"]), "/b": html("the second list")})
+    await crawl(Posting, store_path, settings)
+    site.log.clear()
+    site.pages.update({"/a": html("the first list, empty"), "/b": waiting.append})
+    site.pages |= {f"/after/{number}": end_list for number in range(9)}
+    await crawl(Posting, store_path, settings)
+    assert site.hits["GET", "/item"] == 1
+    assert outcomes(store_path, 2)["/item"] == ["unchanged"]
