@@ -293,9 +293,7 @@ _LONGEST_HEADING: Final = 40
 _LONGEST_AD: Final = 600
 MOST_LABELLED: Final = 40
 _DATES_BY_TAG: Final = _by_tag(*("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a", "dt+dd", "table"))
-_HEADING_WITH_NUMBER: Final = re.compile(rb"<[hH][2-5]\b[^>]{0,200}>(?:[^\d<]|<(?!/[hH])){0,200}\d")
 _MOST_TABLES: Final = 50
-_MOST_COLUMNS: Final = 8
 _MOST_ROWS: Final = 2000
 _LONGEST_LINK: Final = 200
 """Most characters per link in a list of links to other pages."""
@@ -420,8 +418,6 @@ def _parsed(html: str) -> _Parsed:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, source, markup, kept_reasons))
         _mark_dates(document, markup)
-        if "h" in markup.tags and len(_HEADING_WITH_NUMBER.findall(source)) > 1:  # to ask all takes longer
-            _mark_listed_dates(_SELECTOR.find("h2,h3,h4,h5", document))
         text = document.text(separator=SEPARATOR, strip=True)
         if not _ALONE.isdisjoint(text.split(SEPARATOR)) or any(
             _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
@@ -1073,15 +1069,6 @@ def _mark_dates(document: LexborNode, markup: _Markup) -> None:
         heads = [cell.text(strip=True) for cell in _cells(rows[0])] if rows else []
         if len(rows) < 2 or any(cell.tag != "th" for cell in _cells(rows[0])):
             cells_of_rows = [cells for row in rows[:_MOST_ROWS] if (cells := _cells(row))]
-            # To ask all takes longer; the last row may be a note, the first one a head.
-            asked = (*cells_of_rows[:2], *cells_of_rows[-1:])
-            if any(char.isdigit() for cells in asked for char in cells[0].text(strip=True)):
-                _mark_listed_dates([cells[0] for cells in cells_of_rows if len(cells) > 1])
-            second = asked[1] if len(asked) > 2 else []
-            for at in range(1, min(len(second), _MOST_COLUMNS) if len(second) > 2 else 0):
-                is_date = _is_listed_date(second[at].text(separator=" ", strip=True))
-                if is_date and not says_update("".join(heads[at : at + 1])):
-                    _mark_listed_dates([cells[at] for cells in cells_of_rows if at < len(cells)])
             for cells in cells_of_rows:
                 _mark_value(cells, len(rows) >= _FEWEST_VALUES)
             continue
@@ -1100,21 +1087,6 @@ def _mark_dates(document: LexborNode, markup: _Markup) -> None:
                     inner.insert_before(DATED)
                 elif inner is not None and _COUNT.fullmatch(cells[at].text(strip=True)):
                     _mark_clock(inner)
-
-
-def _mark_listed_dates(nodes: list[LexborNode]) -> None:
-    """Mark dates that are all the text of several headings, or of a column's cells: days of events."""
-    texts = [node.text(separator=" ", strip=True) for node in nodes[:_MOST_ROWS]]
-    dates = {text for text in texts if _is_listed_date(text)}
-    for node, text in zip(nodes, texts, strict=False) if len(dates) > 1 else ():
-        if text in dates and node.child is not None:
-            node.child.insert_before(DATED)
-
-
-def _is_listed_date(text: str) -> bool:
-    """Whether the text of a heading or cell is a date alone."""
-    is_short = len(text) <= _LONGEST_MOMENT and any(map(str.isdigit, text))
-    return is_short and states_date(text) and is_moment(text)
 
 
 def _mark_value(cells: list[LexborNode], is_list: bool) -> None:

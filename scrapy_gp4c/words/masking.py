@@ -15,12 +15,11 @@ import re
 import tomllib
 import unicodedata
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from importlib.resources import files
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 MASK: Final = "\x7f"  # DEL: no page's text holds it, and an ASCII text stays one (a quarter of the memory)
 
@@ -463,7 +462,6 @@ def mask(text: str) -> str:
         text = _CAMPAIGN.sub("", text)
     if any(word in text for word in _NAME_DAYS[is_ascii]):
         text = _NAME_DAY.sub(MASK, text)
-    text = text.replace(_LISTED, " ")
     head = text[:_HEAD]
     for greeting in _GREETINGS[head.isascii()]:  # by the time of day
         if greeting in head:
@@ -497,7 +495,7 @@ def mask(text: str) -> str:
         if not room:
             break
     pieces.append(text[done:])
-    *before, behind = masks.with_lists("".join(pieces)).split(MASK)
+    *before, behind = "".join(pieces).split(MASK)
     return _RUN.sub(MASK, MASK.join((*map(_without_day, before), behind)))
 
 
@@ -586,12 +584,8 @@ def _recent_words(word: str, last: Callable[[int], str]) -> int:
 
 
 _DATES: Final = frozenset(("date", "day", "short", "month", "weekday", "vietnamese", "ngày"))
-_LISTED: Final = "\x07"
-"""Place of a date that is masked unless it is one of a list, see `_Masks.with_lists`."""
-_FEWEST_DATES: Final = 3
 _ON_THE_HOUR: Final = re.compile(r"(?<![:\d+-])\d?\d[:h][03]0(?![:\d])")
 """Time at which people meet; one clock in thirty shows such a time."""
-_ODD_MINUTE: Final = re.compile(r"\d[:h.](?!00|15|30|45)[0-5]\d(?![.\d])|[:h]\d\d:")
 
 
 class _Masks:
@@ -599,23 +593,6 @@ class _Masks:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._dates: list[tuple[str, str]] = []
-        """Text before each date for which `_LISTED` stands, and the date."""
-
-    def with_lists(self, text: str) -> str:
-        """Return a text with dates for `_LISTED`, if a list has them: three days behind the same word.
-
-        One page has one clock. Lists of meetings, issues or courses have days that nothing else tells apart.
-        """
-        if len(self._dates) < _FEWEST_DATES:
-            return text.replace(_LISTED, MASK)
-        days, pieces = defaultdict[str, set[str]](set), text.split(_LISTED)
-        words = [_word_of_list(before) for before, _ in self._dates]
-        for word, (_, date) in zip(words, self._dates, strict=True):
-            days[word].add(date)
-        for at, (word, (_, date)) in enumerate(zip(words, self._dates, strict=True)):
-            pieces[at] += date if word and len(days[word]) >= _FEWEST_DATES else MASK
-        return "".join(pieces)
 
     def may_be_noise(self, first: int, last: int, done: int) -> bool:
         """Whether digits at `first` to `last` may be noise, by their shape and near words from `done` on."""
@@ -708,10 +685,7 @@ class _Masks:
                 piece = restored(done, begin)
                 if kind in ("date", "day", "short"):
                     piece = _SHORT_WEEKDAY.sub("", piece)
-                is_date = kind in _DATES and _ODD_MINUTE.search(match[0]) is None
-                if is_date:
-                    self._dates.append((before[-_CONTEXT:], restored(begin, end)))
-                pieces += (piece, _LISTED if is_date else MASK)
+                pieces += (piece, MASK)
                 done = end
         return "".join((*pieces, restored(done, len(short)))) if pieces else window
 
@@ -1002,13 +976,14 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
     begin = end = done = 0
     is_judged = False
     statistics = 0  # the first piece with counters
+    dates: list[_ShortDate] = []
     for number in _DIGITS.finditer(digits):
         first, last = number.span()
         if first >= end:  # the next text with digits
             begin = text.rfind(separator, end, first) + 1
             end = text.find(separator, last)
             end = end if end >= 0 else len(text)
-            is_judged = end - begin < _SHORTEST_PROSE
+            is_judged = end - begin < _SHORTEST_DATE
             if end - begin <= _LONGEST_COUNTER and (
                 clocked := _with_clock_signs(text, plain, begin, end, separator)
             ):
@@ -1021,9 +996,15 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
                 done, is_judged = value, True
         if not is_judged and _is_of_date(plain, first, last, begin, end):
             is_judged = True
-            if is_prose(plain[begin:end]):
+            if end - begin >= _SHORTEST_PROSE and is_prose(plain[begin:end]):
                 pieces += (text[done:begin], f"{PROSE_BEGIN} {text[begin:end]} {PROSE_END}")
                 done = end
+            elif (form := _form_of_date(plain, begin, end, separator)) is not None:
+                pieces += (text[done:begin], text[begin:end])
+                done = end
+                dates.append(_ShortDate(form, begin, len(pieces) - 1))
+    for date in _listed(dates, plain, pieces, separator):
+        pieces[date.piece] = f"{PROSE_BEGIN}{DATED} {pieces[date.piece]} {PROSE_END}"
     pieces.append(text[done:])
     marked = "".join(pieces)
     if statistics:
@@ -1033,6 +1014,72 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
             newest = _NEWEST.sub(rf"\1{CLOCK_BEGIN}\2{CLOCK_END}", behind)
             marked = marked[:at] + newest + marked[at + _LONGEST_STATISTICS :]
     return marked.replace(separator, joint)
+
+
+class _ShortDate(NamedTuple):
+    """Date that is most of an element's text, as "June 17" or "Minutes 5-22-2018" is."""
+
+    form: tuple[bool, ...]
+    """Whether it has a weekday, a month's name and a year."""
+    position: int
+    piece: int
+    """Index of its text."""
+
+
+def _form_of_date(text: str, begin: int, end: int, separator: str) -> tuple[bool, ...] | None:
+    """Return the form of a short date, for `_ShortDate`; None: the text is long, or a clock by its words."""
+    shown = text[begin:end].lower()
+    if len(shown) > _LONGEST_FIELD or _EXACT_CLOCK.search(shown) is not None:
+        return None
+    before = text[max(begin - _LONGEST_FIELD, 0) : begin].rstrip(separator + CLOCK_BEGIN + CLOCK_END)
+    label = before.rpartition(separator)[2].lower()
+    words = _LAST_WORDS.findall(shown)
+    if (
+        _says_changed(label)
+        or _says_changed(shown)
+        or not RECENT.isdisjoint((*words, label.rstrip(" :")))
+        or not _POSTED.isdisjoint((*words, *_LAST_WORDS.findall(label)[-2:]))
+        or (not shown.isascii() and _TIME_SIGNS.search(label + shown) is not None)
+    ):
+        return None
+    kinds = [_MARKS.get(word, 0) for word in words]
+    return (
+        any(kind & _DAY_NAME for kind in kinds),
+        any(kind & (_STRONG | _WEAK) for kind in kinds),
+        _YEAR_DIGITS.search(shown) is not None,
+    )
+
+
+def _says_changed(label: str) -> bool:
+    return _LAST.search(label) is not None or CHANGED.search(label) is not None
+
+
+def _listed(dates: list[_ShortDate], text: str, pieces: list[str], separator: str) -> Iterator[_ShortDate]:
+    """Yield dates of one form that stand in a list: days of meetings, which are statements, not clocks."""
+    for form in {date.form for date in dates}:
+        runs: list[list[_ShortDate]] = []
+        for date in (date for date in dates if date.form == form):
+            if not runs or date.position - runs[-1][-1].position > _LONGEST_ENTRY:
+                runs.append([])
+            runs[-1].append(date)
+        for run in runs:
+            first = run[0].position
+            is_near = run[-1].position - first <= _NEAR_ENTRY
+            days = {pieces[date.piece] for date in run}  # one day, today's, in all rows of prices
+            if len(days) < 2 or (len(days) == 2 and not is_near):
+                continue
+            above = text[max(first - _LONGEST_ENTRY, 0) : first].lower().replace(separator, "\n")
+            if not any(map(_says_changed, _HEAD_OF_COLUMN.findall(above))):
+                yield from run
+
+
+_HEAD_OF_COLUMN: Final = re.compile(r"^[^\d\n:：]{4,30}$", re.M)
+_EXACT_CLOCK: Final = re.compile(rf"\d[:h](?!00|15|30|45)[0-5]\d\b|{_HAS_SECONDS.pattern}")
+"""Pattern of times at which someone wrote something: most meetings begin at quarters of an hour."""
+_NO_DATE: Final = _ShortDate((), -(2**30), 0)
+_SHORTEST_DATE: Final = 5  # characters: "May 8"
+_LONGEST_ENTRY: Final = 300
+_NEAR_ENTRY: Final = 100  # characters between two dates that are a list; farther up may be today's
 
 
 def _value_of_field(text: str, begin: int, first: int, end: int, separator: str) -> int:
@@ -1229,6 +1276,8 @@ def is_dated(before: str, after: str, text: str = "") -> bool:
     """
     has_clock = _HAS_CLOCK.search(text) is not None
     before = _ANNOUNCED.sub("", before)
+    if before.rfind(PROSE_BEGIN + DATED) > before.rfind(PROSE_END):
+        return True
     if DATED in before[-_MARKED_REACH:] or (not has_clock and _follows_version(before)):
         return True
     sentence = max(map(before.rfind, (". ", "! ", "? ", "。")))

@@ -934,6 +934,50 @@ def test_the_form_of_code_is_not_shown_and_clocks_in_code_do_not_count() -> None
     )
 
 
+@pytest.mark.parametrize(
+    "days",
+    [
+        "June 17|July 15|August 26|June 24",
+        "Minutes 1-22-2027|Minutes 2-26-2027|Minutes 3-26-2027|Minutes 1-29-2027",
+        "Di, 12. Januar 2027|Di, 9. Februar 2027|Di, 9. März 2027|Di, 19. Januar 2027",
+        "jeudi 14 janvier à 18h30|jeudi 11 février à 18h30|jeudi 11 mars à 18h30|jeudi 21 janvier à 18h30",
+        "12 января|9 февраля|9 марта|19 января",
+        "2027年1月12日（火）|2027年2月9日（火）|2027年3月9日（火）|2027年1月19日（火）",
+        "١٢ يناير ٢٠٢٧|٩ فبراير ٢٠٢٧|٩ مارس ٢٠٢٧|١٩ يناير ٢٠٢٧",
+        "12 जनवरी 2027|9 फ़रवरी 2027|9 मार्च 2027|19 जनवरी 2027",
+        "12.1.2027 klo 18.00|9.2.2027 klo 18.00|9.3.2027 klo 18.00|19.1.2027 klo 18.00",
+    ],
+)
+@pytest.mark.parametrize(
+    "entry", ["<li>{}", "<p><a href=/a>{}</a> Room 2", "<br>{}", "<i class=date>{}</i><br>"]
+)
+def test_days_of_meetings_in_a_list_count(days: str, entry: str) -> None:
+    """One that moves, one that is added; each may stand alone in its element, as a clock does."""
+    first, *others, moved = days.split("|")
+    before, after, shorter = (
+        html(f"<p>{filler(60)}</p>" + "".join(map(entry.format, shown)))
+        for shown in ([first, *others], [moved, *others], [first, *others[:-1]])
+    )
+    assert changed(before, after)
+    assert changed(shorter, before)
+
+
+@pytest.mark.parametrize(
+    "clocks",
+    [
+        "<th>Mirror<th>Last sync<tr><td>a<td>{} 14:05<tr><td>b<td>2026-11-07 13:10<tr><td>c<td>2026-11-06",
+        "<td>Euro<td>1.1<td>{0}<tr><td>Franc<td>1.0<td>{0}<tr><td>Yen<td>160<td>{0}",
+        "<tr><td>Updated: {}<tr><td>Created: 2026-11-05<tr><td>Opened: 2026-11-02",
+        "<tr><td>Today<td>{}<tr><td>Last week<td>2026-11-05<tr><td>Fair<td>2026-11-02",
+        "<tr><td>Ann » {} 20:14<tr><td>Bob » 2026-11-05 08:41<tr><td>Cy » 2026-11-02 11:12",
+    ],
+)
+def test_clocks_in_a_list_of_dates_do_not_count(clocks: str) -> None:
+    """Their label, the head of their column, or their minute says that someone did something then."""
+    page = f"<p>{filler(60)}</p><table><tr>{clocks}</table>"
+    assert not changed(*(html(page.format(day)) for day in ("2026-11-09", "2026-11-10")))
+
+
 def test_dates_of_columns_count_unless_their_heads_say_update() -> None:
     """As in CSV; numbers of views do not count."""
     page = "<h1>Harbour</h1><p>" + filler(60) + "</p><table><tr><th>Name</th><th>{}</th></tr>"
