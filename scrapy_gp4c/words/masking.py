@@ -1085,8 +1085,9 @@ _NEAR_ENTRY: Final = 100  # characters between two dates that are a list; farthe
 def _value_of_field(text: str, begin: int, first: int, end: int, separator: str) -> int:
     """Return `first`, where a time or date begins, if its label makes it a statement; else 0.
 
-    "Boarding time: 10:25" is a statement, and so is "Date:" in a list with other labels, such as venue and
-    price: the day beside a clock alone is today's. ``begin``, ``end``: of the text of the date's element.
+    "Boarding time: 10:25" and "Election day: 3 May" are statements, and so is "Date:" in a list with other
+    labels, such as venue and price: the day beside a clock alone is today's. ``begin``, ``end``: of the text
+    of the date's element.
     """
     label = text[begin:first].rstrip()
     if not label:
@@ -1098,12 +1099,19 @@ def _value_of_field(text: str, begin: int, first: int, end: int, separator: str)
     if _MOMENT_LABELS.isdisjoint(words):
         return 0
     if not names_time(label):
-        if _PLAIN_CLOCK.match(text, first, end) is None:
+        value = text[first:end]
+        is_hour = _PLAIN_CLOCK.match(value) is not None
+        is_day = is_moment(value) and not _DATE_LABELS.isdisjoint(words)
+        if not is_hour and not (has_colon and is_day and _HAS_CLOCK.search(value) is None):
             return 0
-        words = [word.strip(_PUNCTUATION) for word in f"{label} {text[first:end]}".lower().split()]
+        said = f"{label} {value}" if is_hour else label
+        words = [word.strip(_PUNCTUATION) for word in said.lower().split()]
         others = [word for word in words if len(word) > _SHORT_WORD and not names_time(word)]
         others = [word for word in others if not any(map(str.isdigit, word))]
-        return first if others and not says_update(" ".join(others)) else 0
+        if not is_hour and len(others) == 1 and _LAST.match(others[0]) is not None:  # last day
+            return first
+        is_made = not is_hour and not _MADE.isdisjoint(others)
+        return first if others and not is_made and not says_update(" ".join(others)) else 0
     if not has_colon:
         return 0
     before, after = text[max(begin - _LONGEST_LIST, 0) : begin], text[end : end + _LONGEST_LIST]
@@ -1120,6 +1128,7 @@ def names_time(label: str) -> bool:
 
 
 _MOMENT_LABELS: Final = _DATE_LABELS.union(WORDS["time_labels"].split())
+_MADE: Final = frozenset(WORDS["made"].split())
 _PLAIN_CLOCK: Final = re.compile(
     r"(?:[01]?\d|2[0-4])(?:\s?[:h.]\s?[0-5]\d(?![:.,]?\d)(?:\s?[ap]\.?m\b)?|\s?[ap]\.?m\b)", re.I
 )
