@@ -471,10 +471,11 @@ def _contacts(left_out: list[LeftOut]) -> Iterator[str]:
 
 
 _HALF: Final = r"(?:\s?[ap]\.?m\b\.?|\s?uhr\b|\s?h\b)?"
-_OPENING: Final = rf"(?:[0-2]?\d[:.h][0-5]\d{_HALF}|[01]?\d\s?[ap]\.?m\b\.?)"
+_OPENING: Final = rf"(?:[0-2]?\d[:.h][0-5]\d{_HALF}|[01]?\d\s?[ap]\.?m\b\.?|[0-2]?\dh\b)"
 _CONTACT: Final = re.compile(
     rf"(?<![\w./:+-])(?:(?P<hours>[0-2]?\d\s?[-–—]\s?[0-2]?\d{_HALF})|(?P<clocks>{_OPENING}\s?{RANGE}\s?{_OPENING})"
-    r"|(?P<phone>(?:\+\d|\(?0[1-9])\d{0,4}[) /-]?[\d() /-]{4,18}\d))(?![\w/:-]|\.\d)",
+    r"|(?P<phone>(?:\+\d|\(?0[1-9])\d{0,4}[) /-]?[\d() /-]{4,18}\d"
+    r"|(?:\(\d{3}\)\s?|\d{3}[-.])\d{3}[-.]\d{4}))(?![\w/:-]|\.\d)",
     re.I,
 )
 _FEWEST_DIGITS: Final = 9

@@ -333,7 +333,8 @@ _LONGEST_TITLE: Final = 100
 _SENTENCE_END: Final = re.compile(r"[.!?]\s|[。\x05]")
 _HAS_CLOCK: Final = re.compile(r"\d[:h]\d\d")
 _AS_OF: Final = re.compile(
-    r"\b(?:as of|as at|correct at|it is|it's|is it|il est|es ist|son las|sono le|het is|klockan är|本日は) ?$"
+    r"\b(?:as of|as at|correct at|it is|it's|is it|il est|nous sommes(?: le)?|es ist|son las|sono le"
+    r"|het is|klockan är|本日は) ?$"
 )
 _AS_OF_AFTER: Final = re.compile(r"\s?(?:現在|时点|時点|현재|기준)")
 CLOCK_BEGIN, CLOCK_END = "\x01", "\x02"
@@ -1147,20 +1148,21 @@ def _with_clock_signs(text: str, plain: str, begin: int, end: int, separator: st
     shown, piece = text[begin:end], plain[begin:end].lower()
     if piece[-1] in "=? " and _SUM.search(piece) is not None:
         return _SHOWN_NUMBER.sub(_clock, shown) if _sums(plain) == 1 else ""
-    words = piece.translate(_NO_DIGITS)
+    words, shown_label = piece.translate(_NO_DIGITS), shown
     if not words.strip(_NUMBER_SIGNS):  # label and number in elements of their own
         before, after = plain[max(begin - _LONGEST_COUNTER, 0) : begin], plain[end : end + _LONGEST_COUNTER]
-        label = before.rstrip(separator).rpartition(separator)[2].lower()
+        shown_label = _FIELDS.split(before.rstrip(separator).rpartition(separator)[2])[-1].strip()
+        label = shown_label.lower()
         behind = after.lstrip(separator).partition(separator)[0].lower()
-        label = label.strip()
         if label in _STATED_LABELS:  # replies 2, views 412
             return ""
-        if label in _COUNT_LABELS and _NO_COUNT.search(piece) is None:
+        if label.rstrip(":：") in _COUNT_LABELS and _NO_COUNT.search(piece) is None:
             return _SHOWN_NUMBER.sub(_clock, shown)
         is_label = label.endswith((":", "：")) or _CART.fullmatch(f"{label} {piece}") is not None
         piece = f"{label} {piece}" if is_label else f"{piece} {behind}"
         words = piece.translate(_NO_DIGITS)
-    label, colon, _ = shown.partition(":")
+        shown_label += shown
+    label, colon, _ = shown_label.partition(":")
     is_of_authors = bool(colon) and label.lower()[:_STEM] in _FORUM_STEMS and _times(plain, f"{label}:") > 1
     if not (is_of_authors or _may_count(words)):
         return ""
@@ -1172,6 +1174,10 @@ def _with_clock_signs(text: str, plain: str, begin: int, end: int, separator: st
         for part in parts
     ]
     return "".join(clocked) if clocked != parts else ""
+
+
+_FIELDS: Final = re.compile(r"(?<=\w)(?:\u3000|\s{2,}+|\s[|·•]\s)")
+"""Pattern between two labels, with their values, in one line."""
 
 
 @lru_cache(1)  # a page of sums asks at each
