@@ -9,7 +9,7 @@ tag. A *twin* of a new URL is a planned page that may have moved there.
 import dataclasses
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from time import monotonic
 from typing import Any, Final, NamedTuple
@@ -292,6 +292,15 @@ class Admission:
         Without it the page's key does, as Scrapy's filter goes by the same fingerprint.
         """
         self._is_seen, self._by_url_alone = is_seen, False
+
+    def offer_again(self, requests: Mapping[int, Request | None]) -> None:
+        """Keep requests of pages, as they were before redirects, as the store may lack a part of them."""
+        for page, request in requests.items():
+            if request is None:
+                continue
+            url = (request.meta.get("redirect_urls") or [request.url])[0]
+            meta = {name: value for name, value in request.meta.items() if name not in FETCH_NOTES}
+            self.offered[page] = request.replace(url=url, meta=meta)
 
     def pages_of_earlier_start(self) -> list[int]:
         """Return visited start pages that this run's start did not request; [] if it requested none."""
@@ -596,13 +605,13 @@ class Admission:
         stored = self._read_request(request)
         if page in self.closers and cycle.is_due(page):
             cycle.requested.add(page)
-            self._restore(page, stored)
+            self._restore(page, stored, request)
             self._todays[page] = request
             return False
         is_further = page in self.restored and (
             asked.is_further or self._note_other(page, request, asked.finder)
         )
-        claim = self._claim_known(page, stored, is_login=asked.is_login)
+        claim = self._claim_known(page, stored, asked)
         if claim is not None:
             if asked.finder == START or asked.is_login:
                 self._setup.add_page(page, is_login=asked.is_login)
@@ -741,22 +750,22 @@ class Admission:
         self._may_wait = True
         return len(self.waiting_for_twins) < len(waiting)
 
-    def _claim_known(self, page: int, stored: StoredRequest, *, is_login: bool) -> Claim | None:
+    def _claim_known(self, page: int, stored: StoredRequest, asked: _Asked) -> Claim | None:
         """Begin the visit of a known page, and store its request of this run; None: it gets no visit."""
         cycle = self._cycle
         claim = cycle.claim(page)
-        if is_login and claim is None:
+        if asked.is_login and claim is None:
             url = self.rebuilder.credentials.url(stored["url"])
             line = f"{url} may lead to a login, or bring the session: it is visited beyond the budget."
             self._log_first("gp4c/beyond_budget", line)
         needs_spider = self.rebuilder.needs_spider(stored)
-        if needs_spider or is_login:
+        if needs_spider or asked.is_login:
             # Plans cannot request it, so the spider's request is its visit, budget or not.
             claim = claim or cycle.claim(page, "")
             claim = claim and dataclasses.replace(claim, host=None)
         if needs_spider:
             self._log_first(SECRET_NOT_GIVEN, secret_not_given(stored))
-        self._restore(page, stored)
+        self._restore(page, stored, asked.request)
         return claim
 
     def _replace_queued(self, page: int, asked: _Asked) -> bool:
@@ -774,7 +783,7 @@ class Admission:
         if not is_queued and data_of(stored) != data_of(self._cycle.store.request(page)):
             self._cycle.asked_too_late.add(page)
             self._log_first("gp4c/asked_too_late", asked_too_late(stored), logging.WARNING)
-        self._restore(page, stored)
+        self._restore(page, stored, request)
         if not is_queued:
             return self._skip(asked.name, DUPLICATE)
         self._note_filtered(page, asked)
@@ -808,11 +817,16 @@ class Admission:
         newer.meta[META] = claim
         return newer
 
-    def _restore(self, page: int, stored: StoredRequest) -> None:
-        """Replace the stored request of a page by the spider's, once in a run."""
+    def _restore(self, page: int, stored: StoredRequest, request: Request) -> None:
+        """Replace the stored request of a page by the spider's, once in a run; its depth grows no more."""
         if page in self.restored:
             return
         self.restored.add(page)
+        depth = self._cycle.store.request(page).get("meta", {}).get("depth")
+        if depth is not None and request.meta.get("depth", depth) > depth:
+            # A cycle may come to a page by a link back alone: depths would grow from run to run.
+            request.meta["depth"] = depth
+            stored = {**stored, "meta": {**stored["meta"], "depth": depth}}
         self._replace(page, stored)
 
     def _replace(self, page: int, stored: StoredRequest) -> None:

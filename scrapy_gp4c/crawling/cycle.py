@@ -1324,12 +1324,16 @@ class Cycle:
         """Whether pages with doubtful answers may be asked for once more: their sites answer others well."""
         return any(self.patience.answers_well(host) for _, host, _ in self._doubted.values())
 
-    def next_to_ask_again(self) -> list[int]:
-        """Return the pages with doubtful answers to ask for once more, now that all else is visited."""
+    def next_to_ask_again(self) -> dict[int, Request | None]:
+        """Return the pages with doubtful answers to ask for once more, now that all else is visited.
+
+        With each comes the request of its first answer, which may be one that only the spider can make.
+        """
         answers_well = self.patience.answers_well
         pages = [page for page, (_, host, _) in self._doubted.items() if answers_well(host)]
-        self.asked_again.update((page, self._doubted.pop(page)[0].info) for page in pages)
-        return pages
+        first = {page: self._doubted.pop(page)[0] for page in pages}
+        self.asked_again.update((page, held.info) for page, held in first.items())
+        return {page: held.request for page, held in first.items()}
 
     def end_doubted(self) -> None:
         """Record visits with doubtful answers whose pages were not requested again, as doubtful."""

@@ -238,7 +238,7 @@ class RequestData:
         logger.warning(
             "Of %s, %d got data of an earlier run (%s), and no request of the spider in this run. The "
             'first is %s. Give the requests of the pages that hand it on meta={"gp4c_max_age": 1}: then each '
-            "cycle visits these.",
+            "cycle visits these. What the start hands on, it has to yield in every run.",
             counted(cycle.recorded, "visited page"),
             len(pages),
             ", ".join(sorted(names)) or "of several names",

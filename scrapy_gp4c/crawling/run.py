@@ -290,7 +290,10 @@ class Run:
         if not pages and cycle.first_visits.has_waiting:
             pages = cycle.first_visits.next_turns()
             self.stats.inc_value(POSTPONED, -len(pages))
-        pages = pages or cycle.next_to_ask_again()
+        if not pages:
+            again = cycle.next_to_ask_again()
+            self.admission.offer_again(again)
+            pages = list(again)
         self._feeder.extend(pages)
         self.feed()
         return bool(pages)

@@ -497,6 +497,11 @@ class Described(Pages):
     how = "not at all"
     items, answers = Counter[str](), Counter[str]()
 
+    async def start(self) -> Any:
+        for url in self.urls:
+            # The store keeps no lambda: the request of the first answer is sent again.
+            yield Request(url, lambda response: self.parse(response))
+
     def parse(self, response: Any) -> Any:
         path = response.url.rpartition("/")[2]
         self.answers[path] += 1

@@ -222,3 +222,20 @@ async def test_a_full_store_takes_no_further_pages(
     assert stats(crawler)["skipped/too_many_pages"] == 5
     (line,) = (one.getMessage() for one in caplog.records if "No further page" in one.getMessage())
     assert re.search(r"limit of 4 pages, the last ones mostly in [\d.:]+/calendar/\.", line)
+
+
+async def test_depths_do_not_grow_from_run_to_run(site: Site, store_path: Path) -> None:
+    """A list that a cycle comes to by a link back keeps its depth: its new pages would meet DEPTH_LIMIT."""
+    settings = {"GP4C_BUDGET": 1.0, "GP4C_SKIP_UNCHANGED": True, "DEPTH_LIMIT": 3}
+    for day in range(5):
+        items = [f"/{number}" for number in range(day + 1)]
+        site.pages = {"/": html("home", ["/list"]), "/list": html(f"list of day {day}", items)}
+        site.pages |= {path: html(f"item {path} of day {day}", ["/list"]) for path in items}
+        await crawl(LinkFollower, store_path, settings, url=site.url("/"))
+    with Store(store_path, readonly=True) as store:
+        depths = {
+            request["url"].rpartition("/")[2]: request["meta"]["depth"]
+            for request in store.requests(range(store.pages))
+            if "depth" in request.get("meta", {})
+        }
+    assert depths == {"list": 1, **{str(number): 2 for number in range(5)}}
