@@ -1290,7 +1290,8 @@ def is_dated(before: str, after: str, text: str = "") -> bool:
     ``before``, ``after``: text around it; ``text``: the date itself.
     """
     has_clock = _HAS_CLOCK.search(text) is not None
-    before = _ANNOUNCED.sub("", before)
+    if " be " in before:
+        before = _ANNOUNCED.sub("", before)
     if before.rfind(PROSE_BEGIN + DATED) > before.rfind(PROSE_END):
         return True
     if DATED in before[-_MARKED_REACH:] or (not has_clock and _follows_version(before)):
