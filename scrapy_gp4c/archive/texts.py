@@ -279,7 +279,12 @@ class Compression:
             if parameters.content_size > MAX_TEXT_BYTES:  # the library would allocate them before it reads
                 raise ValueError(f"a text announces {parameters.content_size:,} bytes")
             decompressor = self._decompressors[parameters.dict_id]
-            return decompressor.decompress(frame, MAX_TEXT_BYTES).decode("utf-8", "surrogatepass")
+            # `decompress` reads no checksum if the size in the header is 0, or the checksum's flag is off.
+            reader = decompressor.decompressobj()
+            text = reader.decompress(frame)
+            if not reader.eof or reader.unused_data:
+                raise ValueError("no text can be read (the frame ends elsewhere)")
+            return text.decode("utf-8", "surrogatepass")
         except (zstandard.ZstdError, KeyError, TypeError) as error:
             raise ValueError(f"no text can be read ({error})") from error
 
