@@ -1086,11 +1086,16 @@ _NEAR_ENTRY: Final = 100  # characters between two dates that are a list; farthe
 def _value_of_field(text: str, begin: int, first: int, end: int, separator: str) -> int:
     """Return `first`, where a time or date begins, if its label makes it a statement; else 0.
 
-    "Boarding time: 10:25" and "Election day: 3 May" are statements, and so is "Date:" in a list with other
-    labels, such as venue and price: the day beside a clock alone is today's. ``begin``, ``end``: of the text
+    "Boarding time: 10:25" and "Election day: 3 May" are statements, and so is "Date:" in a list with another
+    label, such as venue: the day beside a clock alone is today's. ``begin``, ``end``: of the text
     of the date's element.
     """
-    label = text[begin:first].rstrip()
+    label, colon, day = text[begin:first].partition(":")
+    if day.strip() and all(map(_MARKS.get, _LAST_WORDS.findall(day.lower()))):  # Date: Wednesday, Sept. 16th
+        first -= len(day)
+        label += colon
+    else:
+        label = text[begin:first].rstrip()
     if not label:
         label = (
             text[max(begin - _LONGEST_FIELD, 0) : begin].rstrip(separator).rpartition(separator)[2].rstrip()
@@ -1118,8 +1123,8 @@ def _value_of_field(text: str, begin: int, first: int, end: int, separator: str)
     before, after = text[max(begin - _LONGEST_LIST, 0) : begin], text[end : end + _LONGEST_LIST]
     pieces = (*before.split(separator)[-_NEAR_FIELDS:], *after.split(separator)[:_NEAR_FIELDS])
     labels = [found[1] for piece in pieces if (found := _FIELD.match(piece)) is not None]
-    others = [label for label in labels if not names_time(label) and not says_update(label)]
-    return first if len(others) >= _FEWEST_FIELDS else 0
+    has_other = any(not names_time(label) and not says_update(label) for label in labels)
+    return first if has_other else 0
 
 
 def names_time(label: str) -> bool:
@@ -1137,7 +1142,6 @@ _FIELD: Final = re.compile(r"\s?([^\W\d][^:：]{1,30})[:：]")
 _LONGEST_FIELD: Final = 80
 _LONGEST_LIST: Final = 300
 _NEAR_FIELDS: Final = 7
-_FEWEST_FIELDS: Final = 2
 
 
 def _with_clock_signs(text: str, plain: str, begin: int, end: int, separator: str) -> str:

@@ -812,9 +812,29 @@ def test_dates_behind_labels_count_unless_these_tell_of_a_clock() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "Date: Wednesday, Sept. 16th, 2026<br>Place: Zoom",
+            "Date: Thursday, Sept. 17th, 2026<br>Place: Zoom",
+        ),
+        (
+            "Datum: Mittwoch, 16. September 2026<br>Ort: Saal",
+            "Datum: Freitag, 18. September 2026<br>Ort: Saal",
+        ),
+        ("Date : mercredi 16 mars 2026<br>Lieu : mairie", "Date : jeudi 17 mars 2026<br>Lieu : mairie"),
+        ("Дата: среда, 16 марта 2026<br>Место: зал", "Дата: четверг, 17 марта 2026<br>Место: зал"),
+    ],
+)
+def test_a_day_in_words_behind_a_bare_label_counts_beside_another_label(before: str, after: str) -> None:
+    """An announcement of a meeting often names day and place alone."""
+    assert changed(*(html(f"<p>{filler(60)}</p><p>{said}</p>") for said in (before, after)))
+
+
+@pytest.mark.parametrize(
     "form",
     [
-        "<p>Date: {day}</p><p>Time: {time}</p><p>Venue: Town hall</p><p>Entry: 5 EUR</p>",
+        "<p>Date: {day}</p><p>Time: {time}</p><p>Venue: Town hall</p>",
         "<ul><li><b>Data:</b> {day}</li><li><b>Ora:</b> {time}</li><li>Luogo: Porto</li><li>Tel: 5</li></ul>",
         "<div>日時：{day} {time}</div><div>場所：市民会館</div><div>料金：500円</div>",
         "<table><tr><td>Время<td>{time}<tr><td>День<td>{day}<tr><td>Место<td>Зал<tr><td>Цена<td>5</table>",
