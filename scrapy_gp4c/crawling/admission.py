@@ -110,9 +110,9 @@ def log_first(
 def secret_not_given(stored: StoredRequest) -> str:
     """Return the log line for the first page whose request has secrets that only the spider knows."""
     return (
-        f"{stored['url']} is visited when, and only when, the spider asks for it: the store does not keep "
-        f"what is secret ({', '.join(stored.get('lacks', ()))}). Give it in a method gp4c_request(request) "
-        "of the spider, or take out of GP4C_SECRET_PARAMS what is not secret."
+        f"{stored['url']} is visited whenever the spider asks for it, beyond the budget: the store does not "
+        f"keep what is secret ({', '.join(stored.get('lacks', ()))}). Give it in a method "
+        "gp4c_request(request) of the spider, or take out of GP4C_SECRET_PARAMS what is not secret."
     )
 
 
