@@ -1000,7 +1000,11 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
             if end - begin >= _SHORTEST_PROSE and is_prose(plain[begin:end]):
                 pieces += (text[done:begin], f"{PROSE_BEGIN} {text[begin:end]} {PROSE_END}")
                 done = end
-            elif (form := _form_of_date(plain, begin, end, separator)) is not None:
+            elif (
+                end - begin <= _LONGEST_FIELD
+                and (form := _form_of_date(plain[begin:end].lower(), _label_before(plain, begin, separator)))
+                is not None
+            ):
                 pieces += (text[done:begin], text[begin:end])
                 done = end
                 dates.append(_ShortDate(form, begin, len(pieces) - 1))
@@ -1027,13 +1031,14 @@ class _ShortDate(NamedTuple):
     """Index of its text."""
 
 
-def _form_of_date(text: str, begin: int, end: int, separator: str) -> tuple[bool, ...] | None:
-    """Return the form of a short date, for `_ShortDate`; None: the text is long, or a clock by its words."""
-    shown = text[begin:end].lower()
-    if len(shown) > _LONGEST_FIELD or _EXACT_CLOCK.search(shown) is not None:
+@lru_cache(4096)  # entries of a list have few labels, and days stand on many pages of a site
+def _form_of_date(shown: str, label: str) -> tuple[bool, ...] | None:
+    """Return the form of a short date, for `_ShortDate`; None: the text is long, or a clock by its words.
+
+    ``shown``: text of the date's element; ``label``: that of the element before it.
+    """
+    if _EXACT_CLOCK.search(shown) is not None:
         return None
-    before = text[max(begin - _LONGEST_FIELD, 0) : begin].rstrip(separator + CLOCK_BEGIN + CLOCK_END)
-    label = before.rpartition(separator)[2].lower()
     words = _LAST_WORDS.findall(shown)
     if (
         _says_changed(label)
@@ -1049,6 +1054,12 @@ def _form_of_date(text: str, begin: int, end: int, separator: str) -> tuple[bool
         any(kind & (_STRONG | _WEAK) for kind in kinds),
         _YEAR_DIGITS.search(shown) is not None,
     )
+
+
+def _label_before(text: str, begin: int, separator: str) -> str:
+    """Return the text of the element before that at `begin`, or its end, in small letters."""
+    before = text[max(begin - _LONGEST_FIELD, 0) : begin].rstrip(separator + CLOCK_BEGIN + CLOCK_END)
+    return before.rpartition(separator)[2].lower()
 
 
 def _says_changed(label: str) -> bool:
