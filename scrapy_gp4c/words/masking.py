@@ -676,9 +676,8 @@ class _Masks:
             before = words_before(begin, _PROSE_CONTEXT if is_far else _CONTEXT)
             if kind in _DATES and (second := _second_of_period(short, match)) is not None:
                 period_end = second
-            is_noise = not (kind in _DATES and begin < period_end) and self._is_noise(
-                kind, match, words, before
-            )
+            number = _Number(match, words, before)
+            is_noise = not (kind in _DATES and begin < period_end) and self._is_noise(kind, number)
             if is_noise and kind in ("span", "hanging", "before"):
                 after = restored(end, min(end + _NEAR, len(short)))
                 is_noise = not _is_before_event(before, (words or [match[0]])[-1], after)
@@ -695,90 +694,133 @@ class _Masks:
         said = before[-_CONTEXT:] if self._is_legal_page and _HAS_CLOCK.search(text) is None else ""
         return CHANGED.search(said) is not None or said.rstrip(" :").endswith("stand")
 
-    def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
-        text = match[0]
-        if kind in _DATES and is_dated(
-            before, match.string[match.end() : match.end() + 40], " ".join((text, *words))
+    def _is_noise(self, kind: str, number: "_Number") -> bool:
+        if kind in _DATES and (
+            _is_statement(number) or self._is_listing or self._is_change_of_terms(number.before, number.text)
         ):
             return False
-        if kind in _DATES and (self._is_listing or self._is_change_of_terms(before, text)):
-            return False
-        if kind in _DATES and _has_hours(match) and _TODAY.isdisjoint(_LAST_WORDS.findall(before)[-3:]):
-            return False
-        if kind in _DATES and _ON_THE_HOUR.search(text) is not None and _word_of_list(before):
-            return False
-        if kind == "date":
-            is_version = _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
-            return _is_date(text) and not (is_version and _LAST.search(before[-_NEAR:]) is None)
-        if kind == "month":  # you may book: may 5 seats free
-            next_word = _NEXT_WORD.match(match.string, match.end())
-            return next_word is None or next_word[1] not in _STATEMENTS
-        if kind == "short":  # versions look like it
-            return _is_date(text) and (len(text) > 8 or _says(before, _SAYS_TIME, _TIME_SIGNS, 3))
-        if kind == "day":  # Di, 10.11.
-            return not _DAY_NAMES.isdisjoint(_LAST_WORDS.findall(before)[-1:])
+        if kind == "hex":  # digits alone are the number of a card, an account, a parcel
+            return not (number.text[2:].isdecimal() or self._is_about_checksums)
         if kind in _SAID_BEFORE:
-            return _SAID_BEFORE[kind].search(before) is not None
-        if kind == "era":  # r8.3.10, a day of Reiwa: in Japanese alone
-            return _KANJI.search(before[-12:]) is not None and not _says(
-                before, _SAYS_VERSION, _VERSION_SIGNS, 1
-            )
-        if kind == "span":
-            return (words[0], words[-1]) in _UNIT_AFTER or (words[-2], words[-1]) in _UNIT_AFTER
-        if kind == "before":
-            return any((words[0], word) in _BEFORE_UNIT for word in words[1:])
-        if kind == "clock":
-            if DATED in before[-3:]:
-                return False
-            if _RANGE_AFTER.match(match.string, match.end()) or _RANGE_BEFORE.search(before[-16:]):
-                return False
-            if _HAS_SECONDS.search(text) is not None:
-                return _ON_THE_HOUR.search(text) is None or not _word_of_list(before)
-            if _begins_with_until(match.string[match.end() : match.end() + _REACH]):
-                return False
-            is_clock = (
-                _says_clock(before)
-                or _AS_OF.search(before) is not None
-                or _AS_OF_AFTER.match(match.string, match.end()) is not None
-            )
-            return is_clock or (":" in text and _runs_out(before, match))
-        if kind in ("vietnamese", "ngày"):
-            return "tháng" in words
-        if kind == "views":  # price 12, views 90; but 3 replies, 90 views
-            has_label_before = not _STATED_LABELS.isdisjoint(_LAST_WORDS.findall(before)[-1:])
-            is_next_label = _NUMBER_BEHIND.match(match.string, match.end()) is not None
-            return not (has_label_before and is_next_label) or _NUMBER_AND_LABEL.search(before) is not None
-        if kind == "unix":
-            return _says(before, _SAYS_TIME, _TIME_SIGNS, 3)
-        if kind == "left":
-            return _runs_out(before, match)
-        if kind == "run":
-            said = _LAST_WORDS.findall(before)[-5:]
-            if words and said[-1:] and said[-1] in _UNTIL and CHANGED.search(before[-24:]) is not None:
-                return True
-            if words and not _COUNTDOWN.isdisjoint(said):
-                return said[-1] in _UNTIL or said[-1] in _COUNTDOWN or said[-1] in _MARKS
-            after = match.string[match.end() : match.end() + _CONTEXT]
-            if words and _counts_down(said, before, after):
-                return True
-            if len(text) <= 4 and words and text[-1] in "smhdw" and _BULLET.search(before) is not None:
-                return True
-            if words and re.fullmatch(_SHORT_UNIT, words[-1]) is None:
-                return False
-            if _QUERIES.search(text) is not None and (
-                _RUN_AFTER.match(after) is not None or _RUN_BEFORE.search(before) is not None
-            ):
-                return True
-            if text[-1] in "sс" and text[:-1].strip().isdecimal():  # 16 s: a spring's, a sprinter's
-                return False
-            return _says(before, _SAYS_RUN, _RUN_SIGNS, 9) or not _SAYS_RUN.isdisjoint(
-                _LAST_WORDS.findall(after)[:2]
-            )
-        if kind == "hex":
-            if text[2:].isdecimal():  # the number of a card, an account, a parcel
-                return False
-            return not self._is_about_checksums
+            return _SAID_BEFORE[kind].search(number.before) is not None
+        return kind not in _RULES or _RULES[kind](number)
+
+
+class _Number(NamedTuple):
+    """A number that may be noise, or a word for a time, with the words around it."""
+
+    match: re.Match[str]
+    words: list[str]
+    """Words of times and units in it, each of which is one sign in the matched text."""
+    before: str
+
+    @property
+    def text(self) -> str:
+        return self.match[0]
+
+    def after(self, size: int) -> str:
+        """Return the next characters."""
+        end = self.match.end()
+        return self.match.string[end : end + size]
+
+
+def _is_statement(date: _Number) -> bool:
+    """Whether a date is a statement of the page by the words around it, or by its hours."""
+    match, before = date.match, date.before
+    return (
+        is_dated(before, date.after(40), " ".join((date.text, *date.words)))
+        or (_has_hours(match) and _TODAY.isdisjoint(_LAST_WORDS.findall(before)[-3:]))
+        or (_ON_THE_HOUR.search(date.text) is not None and _word_of_list(before) != "")
+    )
+
+
+def _is_version(number: _Number) -> bool:
+    return _says(number.before, _SAYS_VERSION, _VERSION_SIGNS, 1)
+
+
+def _is_noise_date(date: _Number) -> bool:
+    return _is_date(date.text) and not (_is_version(date) and _LAST.search(date.before[-_NEAR:]) is None)
+
+
+def _is_noise_month(month: _Number) -> bool:  # you may book: may 5 seats free
+    next_word = _NEXT_WORD.match(month.match.string, month.match.end())
+    return next_word is None or next_word[1] not in _STATEMENTS
+
+
+def _is_noise_short(date: _Number) -> bool:  # versions look like it
+    return _is_date(date.text) and (len(date.text) > 8 or _says_time(date))
+
+
+def _is_noise_day(day: _Number) -> bool:  # Di, 10.11.
+    return not _DAY_NAMES.isdisjoint(_LAST_WORDS.findall(day.before)[-1:])
+
+
+def _is_noise_era(day: _Number) -> bool:  # r8.3.10, a day of Reiwa: in Japanese alone
+    return _KANJI.search(day.before[-12:]) is not None and not _is_version(day)
+
+
+def _is_noise_span(span: _Number) -> bool:
+    words = span.words
+    return (words[0], words[-1]) in _UNIT_AFTER or (words[-2], words[-1]) in _UNIT_AFTER
+
+
+def _is_noise_before(span: _Number) -> bool:
+    return any((span.words[0], word) in _BEFORE_UNIT for word in span.words[1:])
+
+
+def _is_noise_clock(clock: _Number) -> bool:
+    match, before, text = clock.match, clock.before, clock.text
+    if DATED in before[-3:]:
+        return False
+    if _RANGE_AFTER.match(match.string, match.end()) or _RANGE_BEFORE.search(before[-16:]):
+        return False
+    if _HAS_SECONDS.search(text) is not None:
+        return _ON_THE_HOUR.search(text) is None or not _word_of_list(before)
+    if _begins_with_until(clock.after(_REACH)):
+        return False
+    return (
+        _says_clock(before)
+        or _AS_OF.search(before) is not None
+        or _AS_OF_AFTER.match(match.string, match.end()) is not None
+        or (":" in text and _runs_out(clock))
+    )
+
+
+def _is_noise_vietnamese(day: _Number) -> bool:
+    return "tháng" in day.words
+
+
+def _is_noise_views(views: _Number) -> bool:  # price 12, views 90; but 3 replies, 90 views
+    has_label_before = not _STATED_LABELS.isdisjoint(_LAST_WORDS.findall(views.before)[-1:])
+    is_next_label = _NUMBER_BEHIND.match(views.match.string, views.match.end()) is not None
+    return not (has_label_before and is_next_label) or _NUMBER_AND_LABEL.search(views.before) is not None
+
+
+def _says_time(number: _Number) -> bool:
+    return _says(number.before, _SAYS_TIME, _TIME_SIGNS, 3)
+
+
+def _is_noise_run(run: _Number) -> bool:
+    """Whether a duration is how long the page took, or how long something still goes on."""
+    text, words, before, after = run.text, run.words, run.before, run.after(_CONTEXT)
+    said = _LAST_WORDS.findall(before)[-5:]
+    if words and said[-1:] and said[-1] in _UNTIL and CHANGED.search(before[-24:]) is not None:
         return True
+    if words and not _COUNTDOWN.isdisjoint(said):
+        return said[-1] in _UNTIL or said[-1] in _COUNTDOWN or said[-1] in _MARKS
+    if words and _counts_down(said, before, after):
+        return True
+    if len(text) <= 4 and words and text[-1] in "smhdw" and _BULLET.search(before) is not None:
+        return True
+    if words and re.fullmatch(_SHORT_UNIT, words[-1]) is None:
+        return False
+    if _QUERIES.search(text) is not None and (
+        _RUN_AFTER.match(after) is not None or _RUN_BEFORE.search(before) is not None
+    ):
+        return True
+    if text[-1] in "sс" and text[:-1].strip().isdecimal():  # 16 s: a spring's, a sprinter's
+        return False
+    return _says(before, _SAYS_RUN, _RUN_SIGNS, 9) or not _SAYS_RUN.isdisjoint(_LAST_WORDS.findall(after)[:2])
 
 
 def _is_before_event(before: str, word: str, after: str) -> bool:
@@ -853,19 +895,38 @@ def _counts_down(said: list[str], before: str, after: str) -> bool:
 _CLAUSE: Final = re.compile(r"[,.;:|·(]")
 
 
-def _runs_out(before: str, span: re.Match[str]) -> bool:
+def _runs_out(span: _Number) -> bool:
     """Whether a span such as 2 h 34 min or 19:59 is a countdown by the words beside it."""
-    after = _CLAUSE.split(span.string[span.end() : span.end() + _REACH], 1)[0]
-    near = {*_LAST_WORDS.findall(before)[-4:], *_LAST_WORDS.findall(after)[:2]}
+    after = _CLAUSE.split(span.after(_REACH), 1)[0]
+    near = {*_LAST_WORDS.findall(span.before)[-4:], *_LAST_WORDS.findall(after)[:2]}
     is_countdown = not _COUNTDOWN.isdisjoint(near) and (
-        ":" not in span[0] or not _UNTIL_CLOCK.isdisjoint(near)
+        ":" not in span.text or not _UNTIL_CLOCK.isdisjoint(near)
     )
     return (
         is_countdown
         or not _LEFT.isdisjoint(near)
-        or _LEFT_SIGNS.search(before[-8:]) is not None
+        or _LEFT_SIGNS.search(span.before[-8:]) is not None
         or _LEFT_SIGNS.search(after[:8]) is not None
     )
+
+
+_RULES: Final[dict[str, Callable[[_Number], bool]]] = {
+    "date": _is_noise_date,
+    "month": _is_noise_month,
+    "short": _is_noise_short,
+    "day": _is_noise_day,
+    "era": _is_noise_era,
+    "span": _is_noise_span,
+    "before": _is_noise_before,
+    "clock": _is_noise_clock,
+    "vietnamese": _is_noise_vietnamese,
+    "ngày": _is_noise_vietnamese,
+    "views": _is_noise_views,
+    "unix": _says_time,
+    "left": _runs_out,
+    "run": _is_noise_run,
+}
+"""Group of `_NUMERIC` -> whether such a number is noise; the others are, but for those of `_Masks`."""
 
 
 def _word_of_list(before: str) -> str:
