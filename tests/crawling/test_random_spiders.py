@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import FormRequest, Request, Spider
 from scrapy.exceptions import DropItem
 from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c import visit
+from scrapy_gp4c.signals import page_changed, page_new
 from tests.support.loopback import ADDONS, QUIET, Site, crawl, html
 
 LISTS, ITEMS, CYCLES, CLEAN = 3, 12, 8, 3
@@ -30,11 +31,14 @@ class Random(Spider):
     way: str
     bad: dict[str, str]
     withdraws = False
+    posts = False
+    """Whether items are completed by a POST."""
 
     async def start(self) -> AsyncIterator[Any]:
         self.items: list[tuple[str, int, int]] = []
         self.seen: list[tuple[str, int]] = []
         self.asked: set[str] = set()
+        self.events: list[str] = []
         for number in range(LISTS):
             yield self.ask(self.site.url(f"/list/{number}"), self.parse_list)
 
@@ -70,9 +74,20 @@ class Random(Spider):
         if how == "callback":
             raise ValueError("a selector")
         if page.is_new or page.changed:
-            yield {"item": (path, version, self.today(response, day)), "how": how}
+            item = {"item": (path, version, self.today(response, day)), "how": how}
+            if self.posts:
+                url, kwargs = self.site.url("/post"), {"item": item}
+                yield FormRequest(url, self.parse_post, method="POST", cb_kwargs=kwargs, dont_filter=True)
+            else:
+                yield item
         if how == "late":
             raise ValueError("after the item")
+
+    def parse_post(self, response: Any, item: Any) -> Iterator[Any]:
+        yield item
+
+    def note_event(self, event: Any) -> None:
+        self.events.append("/" + event.url.split("/", 3)[3])
 
 
 class Pipeline:
@@ -83,6 +98,8 @@ class Pipeline:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Any:
+        for signal_of_page in (page_new, page_changed):
+            crawler.signals.connect(crawler.spider.note_event, signal_of_page)
         return cls(crawler)
 
     def process_item(self, item: Any) -> Any:
@@ -114,12 +131,14 @@ async def test_no_change_is_lost_and_no_item_is_of_yesterday(seed: int, site: Si
         "GP4C_WARMUP_VISITS": draw.choice([0, 1, 2]),
         "GP4C_SKIP_UNCHANGED": draw.random() < 0.5,
         "GP4C_REDELIVER": 1_000,
+        "GP4C_GONE_AFTER": 255,
         "CONCURRENT_REQUESTS": draw.choice([1, 4, 16]),
         "ITEM_PIPELINES": {Pipeline: 1},
         "GP4C_PANEL": draw.choice([0.0, 0.2]),
     }
     settings["RETRY_ENABLED"] = draw.random() < 0.5
     way, withdraws = draw.choice(["cb_kwargs", "meta", "headers"]), draw.random() < 0.5
+    posts, site.pages["/post"] = draw.random() < 0.3, html("done")
     versions = {f"/item/{number}": 1 for number in range(ITEMS)}
     delivered: dict[str, int] = {}
     for day in range(1, CYCLES + CLEAN + 1):
@@ -135,25 +154,28 @@ async def test_no_change_is_lost_and_no_item_is_of_yesterday(seed: int, site: Si
         for path, version in versions.items():
             site.pages[path] = html(f"what is said of {path} in version{version}x " + f"word{version}x " * 30)
         share = 0.0 if is_clean else draw.choice([0.0, 0.0, 0.3, 1.0])  # of answers that are none: captchas,
-        for path in versions:  # and errors after which the site is left alone
-            if draw.random() < share:
-                site.pages[path] = refusal(draw.choice([200, 200, 403, 429, 503]))
+        refused = {path for path in versions if draw.random() < share}  # and errors, also of the site
+        for path in sorted(refused):
+            site.pages[path] = refusal(draw.choice([200, 200, 403, 404, 429, 500, 503]))
         bad = {
             path: draw.choice(["callback", "late", "pipeline", "drop"])
             for path in versions
             if not is_clean and draw.random() < 0.25
         }
         crawl_settings = {**settings, "GP4C_BUDGET": 1.0 if is_clean else draw.choice([0.3, 0.6, 1.0])}
-        crawler = await crawl(
-            Random, store_path, crawl_settings, site=site, day=day, way=way, bad=bad, withdraws=withdraws
-        )
+        arguments = {"day": day, "way": way, "bad": bad, "withdraws": withdraws, "posts": posts}
+        crawler = await crawl(Random, store_path, crawl_settings, site=site, **arguments)
         spider: Any = crawler.spider
         assert {of for path, _, of in spider.items if path in spider.asked} <= {day}  # others as stored
         got = {path: version for path, version, _ in spider.items}
         for path, version in spider.seen:
             if bad.get(path) in (None, "drop") and delivered.get(path) != version:
                 assert got.get(path) == version, (day, path)
-        delivered |= {path: version for path, version in got.items() if bad.get(path) in (None, "drop")}
+        used = {path: version for path, version in got.items() if bad.get(path) in (None, "drop")}
+        assert len(got) == len(spider.items)
+        events = [path for path in spider.events if "/item/" in path and path not in refused]
+        assert sorted(events) == sorted(used)
+        delivered |= used
     assert delivered == versions
 
 
