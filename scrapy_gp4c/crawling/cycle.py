@@ -308,6 +308,8 @@ class Deliveries:
         self.again: set[int] = set()
         """Pages visited in this cycle whose items may be lost: a run was killed before its feeds closed."""
         self.pages: dict[int, Undelivered] = {}
+        self._used: dict[int, Undelivered] = {}
+        """Pages that were delivered in this run -> their entries before."""
         self._is_changed = False
         self._flag = store.path / UNFLUSHED
         records: list[CycleRecord] = [{}, {}, *store.cycles(max(1, store.last_cycle - 1))]
@@ -375,8 +377,8 @@ class Deliveries:
         page, row = held.claim.page, held.row
         entry = self.pages.get(page)
         if held.failure is None and held.withdrawn is None:
-            if entry is not None:
-                del self.pages[page]
+            if entry is not None and not held.is_doubted:
+                self._used[page] = self.pages.pop(page)
                 self._is_changed = True
             return
         self._is_changed = True
@@ -398,6 +400,13 @@ class Deliveries:
                 held.failure,
                 self._redeliver,
             )
+
+    def doubt(self, page: int) -> None:
+        """Take back that a page was delivered, as its answer is doubted since."""
+        if (entry := self._used.pop(page, None)) is not None:
+            self.pages[page] = entry
+            self._is_changed = True
+            self.save()
 
     def save(self) -> None:
         """Write the undelivered pages into the open cycle's record; their visits are recorded after that."""
@@ -1290,6 +1299,7 @@ class Cycle:
             held.is_doubted = True
         elif self.store.visited(page):
             self.store.doubt_visit(page)
+            self.deliveries.doubt(page)
             self.stats.inc_value("gp4c/outcome/changed", -1)
             self.stats.inc_value("gp4c/outcome/doubtful")
         else:

@@ -152,6 +152,25 @@ async def test_a_page_that_was_away_in_between_is_delivered(
     assert "/1" in spider.items
 
 
+@pytest.mark.parametrize("requests", [1, 16])
+async def test_a_change_is_delivered_after_a_block_that_was_noticed_late(
+    requests: int, site: Site, store_path: Path
+) -> None:
+    """The first pages with the block's text count as changed, and were delivered, until others have it."""
+    settings = {"CONCURRENT_REQUESTS": requests}
+    serve(site, 1)
+    await cycle(site, store_path, **settings)
+    serve(site, 2)
+    await cycle(site, store_path, "callback", **settings)
+    site.pages.update(dict.fromkeys(PATHS, html("please prove that you are human " * 10)))
+    await cycle(site, store_path, **settings)
+    assert outcomes(store_path, 3)["/1"] == ["doubtful"]
+    serve(site, 2)
+    spider = await cycle(site, store_path, **settings)
+    assert spider.seen["/1"][:3] == ("changed", False, True)
+    assert spider.items == ["/1"]
+
+
 class WaitingExporter(FeedExporter):
     """A project's own feeds, whose method is a coroutine."""
 
