@@ -110,8 +110,8 @@ def log_first(
 def secret_not_given(stored: StoredRequest) -> str:
     """Return the log line for the first page whose request has secrets that only the spider knows."""
     return (
-        f"{stored['url']} is visited whenever the spider asks for it, beyond the budget: the store does not "
-        f"keep what is secret ({', '.join(stored.get('lacks', ()))}). Give it in a method "
+        f"{stored['url']} is visited in cycles whose plan has it, when the spider asks for it: the store "
+        f"does not keep what is secret ({', '.join(stored.get('lacks', ()))}). Give it in a method "
         "gp4c_request(request) of the spider, or take out of GP4C_SECRET_PARAMS what is not secret."
     )
 
@@ -190,6 +190,10 @@ class SetupRequests:
 
 MAX_PAGES: Final = 100_000_000
 """Most pages of a store: beyond them, no new page is remembered or fetched."""
+
+
+_SPIDERS: Final = frozenset(("unstorable", "session", "lacks"))
+"""Fields of stored requests that the store cannot keep in full, so that plans wait for the spider's."""
 
 
 class _Asked(NamedTuple):
@@ -593,7 +597,7 @@ class Admission:
         self._stats.inc_value("gp4c/new_pages")
         if claim is not None:
             return self._queue_visit(page, asked, claim)
-        if not {"unstorable", "session", "lacks"}.isdisjoint(stored):
+        if not _SPIDERS.isdisjoint(stored):
             self.offered[page] = request
         if self._counts_links:
             return self._note_link(page, finder, request, POSTPONED)
@@ -619,7 +623,7 @@ class Admission:
         cycle.note_link(page)
         if is_further and not cycle.rounds_over:
             self._copies.setdefault(page, []).append(request)
-        is_spiders = "unstorable" in stored or "session" in stored
+        is_spiders = not _SPIDERS.isdisjoint(stored)
         if is_spiders and (not cycle.rounds_over or len(self.offered) < MAX_OFFERED):
             self.offered[page] = request
         if self._by_url_alone:
@@ -759,10 +763,10 @@ class Admission:
             line = f"{url} may lead to a login, or bring the session: it is visited beyond the budget."
             self._log_first("gp4c/beyond_budget", line)
         needs_spider = self.rebuilder.needs_spider(stored)
-        if needs_spider or asked.is_login:
-            # Plans cannot request it, so the spider's request is its visit, budget or not.
+        if asked.is_login:
             claim = claim or cycle.claim(page, "")
-            claim = claim and dataclasses.replace(claim, host=None)
+        if claim is not None and (needs_spider or asked.is_login):
+            claim = dataclasses.replace(claim, host=None)  # the queue has no request of the plan for it
         if needs_spider:
             self._log_first(SECRET_NOT_GIVEN, secret_not_given(stored))
         self._restore(page, stored, asked.request)

@@ -261,6 +261,8 @@ def parts_of(url: str) -> Iterator[tuple[str, str]]:
     parameters = query.split("&") if query else []
     for position, parameter in enumerate(parameters[:MAX_PARAMETERS]):
         name, _, value = parameter.partition("=")
+        if "://" in value or "%3a%2f%2f" in value.lower():  # of a service that fetches the page
+            continue
         name = name if value or not _TOKENS.fullmatch(name) else IN_QUERY
         yield name, "&".join((head, *parameters[:position], *parameters[position + 1 :]))
 

@@ -316,7 +316,7 @@ async def test_a_spiders_method_gives_planned_requests_what_is_missing(
 
 
 async def test_a_page_stays_the_same_page_when_its_secret_changes(site: Site, store_path: Path) -> None:
-    """Another key in every cycle: one page, visited when planned, dropped when the hook could give it."""
+    """Another key in every cycle: one page, visited when planned, dropped when not, whoever gives the key."""
     site.pages["/a"] = html("words of a page " * 9)
 
     class Hooked(Pages):
@@ -336,10 +336,31 @@ async def test_a_page_stays_the_same_page_when_its_secret_changes(site: Site, st
     await crawl(Pages, store_path, nothing, urls=with_key[7])
     paths = [path for _, path in site.log]
     assert [path[:-1] for path in paths[:3]] == ["/a?api_key=K"] * 3
-    assert paths == [f"/a?api_key={key}" for key in ("K1", "K2", "K3", "H4", "H5", "K7")]
+    assert paths == [f"/a?api_key={key}" for key in ("K1", "K2", "K3", "H4", "H5")]
     with Store(store_path, readonly=True) as store:
         assert store.pages == 1
         assert store.last_cycle == 7
+
+
+async def test_pages_by_a_service_with_a_key_in_its_urls_keep_to_the_budget(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All of them have the secret, and the spider asks for all of them every day."""
+    pages = {
+        f"/get?api_key=K&url=http://example.org/{number}": html(f"words of page {number} " * 9)
+        for number in range(20)
+    }
+    site.pages.update(pages)
+    urls = [site.url(path) for path in pages]
+    await crawl(Pages, store_path, EVERYTHING, urls=urls)
+    fetched = set[str]()
+    for _ in range(4):
+        site.log.clear()
+        await crawl(Pages, store_path, {"GP4C_BUDGET": 5, "GP4C_WARMUP_VISITS": 0}, urls=urls)
+        assert len(site.log) == 5
+        fetched |= site.fetched()
+    assert fetched == pages.keys()
+    assert "GP4C_URL_PARAMS_IGNORED" not in caplog.text, "what the page is named by is no token"
 
 
 @pytest.mark.parametrize(
