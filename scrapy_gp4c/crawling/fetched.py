@@ -182,6 +182,8 @@ class PageResult:
     """Why the callback closes the spider; empty: it does not."""
     failure: str | None = None
     """Exception of the callback, even if a middleware has handled it; None: it raised none."""
+    is_used: bool = False
+    """`VisitInfo.is_used` after the callback."""
     excluded: str = ""
     """Reason why a rule kept the page out: robots.txt, an off-site host."""
     failed: str = ""

@@ -463,7 +463,11 @@ class FetcherCrawl:
             await self._fail(request, Unchanged(response), page)
             return
         _called_back.set(page)
+        info = request.meta.get(META)
+        if isinstance(info, VisitInfo):
+            info.is_used = True
         await self._call_back(response, request, page)
+        result.is_used = isinstance(info, VisitInfo) and info.is_used and not result.callback_error
         if skips:
             follows = task.follows or bool(result.requests) or not result.items
             result.markup_sum = markup_sum(response, self.config.link_params, follows=follows)

@@ -259,6 +259,7 @@ def _yielded(
         info = mark if isinstance(mark, VisitInfo) else None
     if isinstance(response, FetchedResponse):
         info = visit(response)
+        info.is_used = result.is_used
         if result.verdict is not None:
             info.changed = result.verdict
         if result.withdrawn is not None:

@@ -321,6 +321,29 @@ def test_owners_alone_ask_for_what_an_idle_spider_wants(web: Web, tmp_path: Path
     assert [json.loads(item)["text"].split()[0] for item in items_of(tmp_path)].count("word0x0x0") == 1
 
 
+class ShorterWeb(Web):
+    """A page that loses most of its text on the last day."""
+
+    def page(self, path: str, host: str) -> tuple[int, bytes]:
+        """Status and body."""
+        size = 60 if self.day == 2 and path == "/p1" else 400
+        words = [f"word{path}x{position}" for position in range(size)]
+        return 200, f"<p>{' '.join(words)}</p>".encode()
+
+
+@pytest.mark.slow
+def test_a_second_answer_with_the_text_of_the_first_makes_no_items_twice(
+    tmp_path: Path,
+) -> None:
+    """The page is asked for once more, as it lost most of its text, and its item comes once a day."""
+    web = ShorterWeb()
+    for web.day in (0, 1, 2):
+        ended(crawl(web, tmp_path, 1, "Plain", GP4C_BUDGET=1.0), tmp_path)
+    web.server.shutdown()
+    assert len(web.requests) == 3 * 5 + 1
+    assert sorted(items_of(tmp_path).values()) == [1, 2, 3, 3, 3, 3]
+
+
 class StoppingWeb(Web):
     """Stops the process that asks for a page, for longer than its owner waits for it."""
 

@@ -264,6 +264,19 @@ class Closing(Closures):
         yield Request(f"{self.host}/p8", self.close_at)
 
 
+class Plain(Pages):
+    """Yields an item for each of five pages, whatever its visit is."""
+
+    name = "plain"
+
+    async def start(self) -> AsyncIterator[Any]:
+        for number in range(5):
+            yield Request(f"http://127.0.0.1:{self.port}/p{number}")
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield {"url": response.url, "text": response.css("p::text").get()}
+
+
 class Blocking(Closures):
     """Blocks its process for 3 s, then requests a page with data that cannot be pickled for the owner."""
 
