@@ -50,6 +50,11 @@ class Grouping:
     distances: Distances | None = None
 
     @cached_property
+    def groups_with_pages(self) -> int:
+        """Number of groups with a page; part of a history still numbers the sites of the whole."""
+        return int(np.count_nonzero(np.bincount(self.number + 1)[1:]))
+
+    @cached_property
     def by_group(self) -> tuple[Pages, Numbers]:
         """Pages sorted by group, then id; and where each group begins in them, ``[groups + 1]``."""
         begin = np.cumsum(np.bincount(self.number + 1, minlength=self.groups + 1))

@@ -89,7 +89,7 @@ class SharedBudget:
                     return chosen
         sites = evidence.grouping("site")
         visits = _count(sites, before)
-        most = max(1, math.floor(max(self.share, 1 / sites.groups) * budget + 1e-9))
+        most = max(1, math.floor(max(self.share, 1 / sites.groups_with_pages) * budget + 1e-9))
         limit = np.full(sites.groups, budget + 1)  # none, but for sites that take too much
         selections: list[Selection] = []
         pages_to_choose, selection = len(chosen.pages), chosen
