@@ -19,7 +19,7 @@ import secrets
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -89,6 +89,10 @@ UNFLUSHED: Final = "unflushed.json"
 """File in the store's directory: time, s since 1970, from which on feeds may lack items of a killed run."""
 
 
+_ADDONS_FIELDS: Final = frozenset(("page", "opted_out"))
+"""Fields of results that the add-on reads for any request that a callback yields."""
+
+
 class VisitInfo(dict[str, object]):
     """Result of a response's visit: what `scrapy_gp4c.visit` returns, and ``response.meta["gp4c"]``.
 
@@ -106,8 +110,20 @@ class VisitInfo(dict[str, object]):
         """Fingerprint of the text, of a doubtful answer."""
 
     def __getitem__(self, name: str) -> object:
-        self.is_used &= name == "page"  # which is read for any request that the callback yields
+        self.is_used &= name in _ADDONS_FIELDS
         return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self.is_used &= name in _ADDONS_FIELDS
+        return super().__contains__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self.is_used = False  # by `dict(info)`, too
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self.is_used = False
+        return super().items()
 
     def __missing__(self, name: str) -> object:
         if name != PREVIOUS:
@@ -117,7 +133,7 @@ class VisitInfo(dict[str, object]):
 
     def get(self, name: str, default: object = None) -> object:
         """Return the value of a field; `dict.get` would not read ``previous_text`` from the archive."""
-        self.is_used &= name == "page"
+        self.is_used &= name in _ADDONS_FIELDS
         return self[name] if name == PREVIOUS else super().get(name, default)
 
     @property
@@ -128,7 +144,7 @@ class VisitInfo(dict[str, object]):
     @property
     def outcome(self) -> str | None:
         """One of `scrapy_gp4c.page_state.outcomes.OUTCOMES`; None of a response that is no visit."""
-        outcome = super().get("outcome")
+        outcome = self.get("outcome")
         return outcome if isinstance(outcome, str) else None
 
     @property
@@ -145,7 +161,7 @@ class VisitInfo(dict[str, object]):
     @property
     def changed(self) -> bool | None:
         """Whether the page changed since the copy that was delivered last; None: not compared with one."""
-        changed = super().get("changed")
+        changed = self.get("changed")
         return changed if isinstance(changed, bool) else None
 
     @changed.setter
@@ -163,7 +179,7 @@ class VisitInfo(dict[str, object]):
     @property
     def distance(self) -> int | None:
         """Number of bits in which the fingerprints of page and copy differ; None: they were not compared."""
-        distance = super().get("distance")
+        distance = self.get("distance")
         return distance if isinstance(distance, int) else None
 
     @property
@@ -192,7 +208,7 @@ class VisitInfo(dict[str, object]):
             self.held.withdrawn = reason or "withdrawn by the spider"
 
     def __reduce__(self) -> tuple[type[dict[str, object]], tuple[dict[str, object]]]:
-        return dict, (dict(self),)  # a request in a disk queue holds a plain dict
+        return dict, (dict(super().items()),)  # a request in a disk queue holds a plain dict
 
 
 def visit(response: Response) -> VisitInfo:

@@ -491,10 +491,10 @@ async def test_less_text_is_a_change_if_the_next_answer_has_no_more(site: Site, 
 
 
 class Described(Pages):
-    """Counts answers and items, which it makes of all but first answers of a way (`how`)."""
+    """Makes items of all answers that have changed by a reading of the result, and hands its meta on."""
 
     name = "described"
-    how = "not at all"
+    reads: Callable[[Any], object] = staticmethod(lambda response: True)
     items, answers = Counter[str](), Counter[str]()
 
     async def start(self) -> Any:
@@ -505,19 +505,35 @@ class Described(Pages):
     def parse(self, response: Any) -> Any:
         path = response.url.rpartition("/")[2]
         self.answers[path] += 1
-        if (
-            (self.how == "by failing" and self.answers[path] == 1)
-            or (self.how == "by visit" and not visit(response).changed)
-            or (self.how == "by meta" and not response.meta["gp4c"]["changed"])
-        ):
-            raise ValueError(self.how)
+        if not self.reads(response):
+            return None
         self.items[path] += 1
-        return Request(response.url)
+        return Request(response.url, meta=response.meta)
 
 
-@pytest.mark.parametrize("how", ["not at all", "by visit", "by meta", "by failing"])
+def failing(response: Any) -> bool:
+    """Fail at the first answer."""
+    if Described.answers[response.url.rpartition("/")[2]] == 1:
+        raise ValueError
+    return True
+
+
+@pytest.mark.parametrize(
+    ("reads", "answers"),
+    [
+        (lambda response: True, 1),
+        (lambda response: visit(response).changed, 2),
+        (lambda response: response.meta["gp4c"]["changed"], 2),
+        (lambda response: response.meta["gp4c"].changed, 2),
+        (lambda response: "doubtful" not in response.meta["gp4c"], 2),
+        (lambda response: {**response.meta["gp4c"]}["changed"], 2),
+        (lambda response: dict(response.meta["gp4c"].items())["changed"], 2),
+        (failing, 2),
+    ],
+    ids=("not at all", "visit", "key", "attribute", "in", "copy", "items", "failing"),
+)
 async def test_a_second_answer_with_the_text_of_the_first_makes_no_items_twice(
-    site: Site, store_path: Path, how: str
+    site: Site, store_path: Path, reads: Callable[[Any], object], answers: int
 ) -> None:
     """Its callback runs for a callback that asked whether the page has changed, or failed at the first."""
     site.pages = {f"/{number}": html(text_of(number)) for number in range(5)}
@@ -527,9 +543,9 @@ async def test_a_second_answer_with_the_text_of_the_first_makes_no_items_twice(
     site.pages["/1"] = html(" ".join(text_of(1).split()[:60]))
     Described.items.clear()
     Described.answers.clear()
-    await crawl(Described, store_path, FULL, urls=urls, how=how)
+    await crawl(Described, store_path, FULL, urls=urls, reads=reads)
     assert outcomes(store_path, 3)["/1"] == ["changed"]
-    assert (Described.items["1"], Described.answers["1"]) == (1, 1 if how == "not at all" else 2)
+    assert (Described.items["1"], Described.answers["1"]) == (1, answers)
 
 
 async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path: Path) -> None:
