@@ -662,7 +662,7 @@ class PlannedPages:
         self.planned = Planned.of(self._plan)
         """Pages of the plan, with their kinds."""
         self._by_page = places_in_order(self.pages).astype(np.uint32)
-        self._ordered = np.sort(self.pages)
+        self._ordered = self.pages[self._by_page]
 
     def __len__(self) -> int:
         return len(self._plan)
