@@ -20,7 +20,14 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array, Bools, Floats
 from scrapy_gp4c.crawling.neighbourhood import KnownPages, LiveEvidence, Neighbourhood
 from scrapy_gp4c.crawling.promises import PROMISED_PAGE, PageRules, page_rules, promise_counts
-from scrapy_gp4c.page_state.columns import RECOVERING, Columns, in_panel, is_awake, stages
+from scrapy_gp4c.page_state.columns import (
+    MAX_WAIT_FAILURES,
+    RECOVERING,
+    Columns,
+    in_panel,
+    is_awake,
+    stages,
+)
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import (
     FAILED,
@@ -136,7 +143,10 @@ def rechecks(known: KnownPages, gone: Array, alive: int, budget: int, gone_after
     if not len(pages):
         return pages, 0
     site = sites_of(known, pages)
-    order = np.lexsort((pages, gone["last_attempt"], gone["failures"], ~is_due))
+    # Beyond the longest wait, failures do not count: where more pages are due than get visits, those that
+    # have failed most would wait until all others have failed as often.
+    failures = np.minimum(gone["failures"], MAX_WAIT_FAILURES)
+    order = np.lexsort((pages, gone["last_attempt"], failures, ~is_due))
     one_of_site = np.zeros(len(order), np.bool_)
     one_of_site[order[np.unique(site[order], return_index=True)[1]]] = True
     may_rest = one_of_site & ~is_due

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 from twisted.web.http import Request as ServerRequest
@@ -120,6 +120,8 @@ STATE = st.fixed_dictionaries(
         "outcome": st.integers(0, len(OUTCOMES) - 1),
     }
 )
+NEW_STATE = dict.fromkeys(("n", "has_copy", "failures", "gone", "last_attempt", "found_by", "outcome"), 0)
+GONE_STATE = NEW_STATE | {"failures": 6, "gone": 6}
 
 
 @pytest.mark.slow
@@ -128,12 +130,15 @@ STATE = st.fixed_dictionaries(
     st.sampled_from([0.05, 0.25, 1.0, 1, 3]),
     st.sampled_from([0, 1, 24]),
 )
+@example([*[NEW_STATE] * 4, NEW_STATE | {"failures": 4}, GONE_STATE | {"last_attempt": 40}], 0.05, 0)
+@example([*[GONE_STATE] * 39, GONE_STATE | {"failures": 12, "last_attempt": 5}], 1, 0)
 @settings(max_examples=15)
-def test_from_any_state_a_page_is_visited_again_within_33_cycles(
+def test_from_any_state_a_page_is_visited_again_in_33_cycles_and_one_per_other_page(
     states: list[dict[str, int]], budget: float, alone_cycles: int
 ) -> None:
     """Whatever outcomes brought pages there, and whether the others answer from now on, doubtfully, or never.
 
+    Of pages that are due at the same time, the others may come first, each in a cycle of its own.
     A site that is left alone for some cycles is visited within as many cycles after them.
     """
     site_keys = np.array([place_of_url("http://a.example/").site_key], np.uint64)
@@ -145,7 +150,7 @@ def test_from_any_state_a_page_is_visited_again_within_33_cycles(
         state["gone"] = np.minimum(state["gone"], state["failures"])
         known = PagesInMemory(state, site_keys, {}, lambda pages: iter(()))
         waiting = set(range(len(states)))
-        for cycle in range(41, 41 + alone_cycles + 33):
+        for cycle in range(41, 41 + alone_cycles + 33 + len(states) - 1):
             alone = ["a.example"] if cycle < 41 + alone_cycles else []
             planner = Planner(known, loaded, cycle, left_alone=alone)
             plan = planner.plan_first().plan()
