@@ -207,7 +207,7 @@ def test_processors_of_a_container(quota, count, tmp_path, monkeypatch):
 
 
 PROGRAM = """
-import os, time
+import os
 from functools import partial
 from training.evolution.workers import workers
 with workers(2) as pool:
@@ -215,7 +215,8 @@ with workers(2) as pool:
     while len(processes) < 2:
         processes.update(pool.results(os.getpid for _ in range(4)))
     print(*processes, flush=True)
-    list(pool.results(partial(time.sleep, 600) for _ in range(4)))
+    busy = "import time; print('busy', flush=True); time.sleep(600)"
+    list(pool.results(partial(exec, busy) for _ in range(4)))
 """
 
 
@@ -241,7 +242,7 @@ def test_processes_end_with_the_one_that_began_them(how: signal.Signals) -> None
     processes = [int(word) for word in learning.stdout.readline().split()]
     assert len(processes) == 2
     assert all(map(is_there, processes))
-    time.sleep(0.2)  # all calls are under way
+    assert [learning.stdout.readline() for _ in processes] == ["busy\n"] * 2
     learning.send_signal(how)
     _, errors = learning.communicate(timeout=60)
     until_s = time.monotonic() + 60
@@ -300,11 +301,13 @@ def test_workers_that_come_when_all_have_died_do_the_rest(tmp_path: Path) -> Non
     cluster = Cluster(tmp_path, 2, {})
     try:
         with workers(backend="dask", scheduler=cluster.address) as pool:
-            pids = pool.results(partial(busy, number) for number in range(9))
+            killed = tmp_path / "killed"
+            pids = pool.results(partial(busy, number, killed) for number in range(9))
             first = next(pids)
             for worker in cluster.workers:
                 worker.kill()
                 worker.wait()
+            killed.touch()
             last = cluster.join()
             numbers = dict([first, *pids])
             check(Evaluator(TRUTHS, "ndcg", "visits", pool))
@@ -314,9 +317,10 @@ def test_workers_that_come_when_all_have_died_do_the_rest(tmp_path: Path) -> Non
     assert last.pid in numbers.values()
 
 
-def busy(number: int) -> tuple[int, int]:
-    """The number and the process that was busy with it."""
-    time.sleep(0.3)
+def busy(number: int, until: Path) -> tuple[int, int]:
+    """The number and the process that was busy with it: with all but the first until there is a file."""
+    while number and not until.exists():
+        time.sleep(0.05)
     return number, os.getpid()
 
 
@@ -324,7 +328,7 @@ def busy(number: int) -> tuple[int, int]:
 def test_processes_leave_the_script_alone(tmp_path: Path) -> None:
     """They do not import it: neither its time is lost, nor does it need a guard of its main part."""
     script = tmp_path / "script.py"
-    script.write_text(f"print('begins')\n{PROGRAM.replace('time.sleep, 600', 'time.sleep, 0')}")
+    script.write_text(f"print('begins')\n{PROGRAM.replace('sleep(600)', 'sleep(0)')}")
     run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
     assert run.stdout.count("begins") == 1
