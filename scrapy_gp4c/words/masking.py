@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from importlib.resources import files
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 MASK: Final = "\x7f"  # DEL: no page's text holds it, and an ASCII text stays one (a quarter of the memory)
@@ -235,8 +235,8 @@ _RUN: Final = re.compile(
     rf"{MASK}(?:[\s,]*+{MASK}|\s(?:19|20)\d\d\b|\s?(?:农历|農曆)[\u3400-\u9fff]{{0,5}}月[初十廿二三][一二三四五六七八九十])*"
 )  # asctime's year comes after its clock
 RANGE: Final = (
-    r"(?:-|–|—|~|～|/|to|till?|until|bis|à|a|al|às|alle|e|до|tot|til|till|do|から|至|到|ถึง|đến|and|und|et|y|hasta"
-    r"|الى|إلى)"
+    r"(?:-|–|—|~|～|/|から|至|到|ถึง"
+    r"|(?:to|till?|until|bis|à|a|al|às|alle|e|до|tot|til|do|đến|and|und|et|y|hasta|الى|إلى)(?![^\W\d]))"
 )
 """Pattern of a sign or word between the ends of a period, in many languages."""
 _HALF_DAY: Final = r"(?:午前|午後|上午|下午|오전|오후)"
@@ -336,7 +336,7 @@ _AS_OF: Final = re.compile(
     r"\b(?:as of|as at|correct at|it is|it's|is it|il est|nous sommes(?: le)?|es ist|son las|sono le"
     r"|het is|klockan är|本日は) ?$"
 )
-_AS_OF_AFTER: Final = re.compile(r"\s?(?:現在|时点|時点|현재|기준)")
+_AS_OF_AFTER: Final = re.compile(r"\s?(?:現在|时点|時点|更新|公開|현재|기준)")
 CLOCK_BEGIN, CLOCK_END = "\x01", "\x02"
 """Signs around a clock or counter that only markup shows to be one: "2h", "17 visitors"."""
 PROSE_BEGIN, PROSE_END = "\x04", "\x05"
@@ -730,7 +730,7 @@ def _is_statement(date: _Number) -> bool:
     return (
         is_dated(before, date.after(40), " ".join((date.text, *date.words)))
         or (_has_hours(match) and _TODAY.isdisjoint(_LAST_WORDS.findall(before)[-3:]))
-        or (_ON_THE_HOUR.search(date.text) is not None and _word_of_list(before) != "")
+        or _is_on_the_hour(date)
     )
 
 
@@ -775,15 +775,10 @@ def _is_noise_clock(clock: _Number) -> bool:
     if _RANGE_AFTER.match(match.string, match.end()) or _RANGE_BEFORE.search(before[-16:]):
         return False
     if _HAS_SECONDS.search(text) is not None:
-        return _ON_THE_HOUR.search(text) is None or not _word_of_list(before)
+        return not _is_on_the_hour(clock)
     if _begins_with_until(clock.after(_REACH)):
         return False
-    return (
-        _says_clock(before)
-        or _AS_OF.search(before) is not None
-        or _AS_OF_AFTER.match(match.string, match.end()) is not None
-        or (":" in text and _runs_out(clock))
-    )
+    return _tells_of_clock(clock) or (":" in text and _runs_out(clock))
 
 
 def _is_noise_vietnamese(day: _Number) -> bool:
@@ -929,15 +924,29 @@ _RULES: Final[dict[str, Callable[[_Number], bool]]] = {
 """Group of `_NUMERIC` -> whether such a number is noise; the others are, but for those of `_Masks`."""
 
 
-def _word_of_list(before: str) -> str:
-    """Return the last word before a date that may be one of a list; "" if there is none, or it is a clock."""
-    words = _LAST_WORDS.findall(before)
-    is_clock = (
-        not _CLOCK_LABELS.isdisjoint(words[-_DATED_REACH:])
-        or says_update(before[-_NEAR:])
+def _tells_of_clock(time: _Number) -> bool:
+    """Whether the words around a time say that it is a clock: "as of", "updated"."""
+    match, before = time.match, time.before
+    return (
+        _says_clock(before)
         or _AS_OF.search(before) is not None
+        or _AS_OF_AFTER.match(match.string, match.end()) is not None
     )
-    return "" if is_clock or not words else words[-1]
+
+
+def _is_on_the_hour(time: _Number) -> bool:
+    """Whether a time behind words is one at which people meet, and these tell of no clock or update."""
+    if _ON_THE_HOUR.search(time.text) is None:
+        return False
+    if _EXACT_CLOCK.search(time.before[-_CONTEXT:] + time.after(_CONTEXT)) is not None:  # rows of clocks
+        return False
+    words = _LAST_WORDS.findall(time.before)[-_DATED_REACH:]
+    return (
+        bool(words)
+        and _CLOCK_LABELS.isdisjoint(words)
+        and not says_update(time.before[-_NEAR:])
+        and not _tells_of_clock(time)
+    )
 
 
 def _has_hours(date: re.Match[str]) -> bool:
@@ -1063,13 +1072,17 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
                 done = end
             elif (
                 end - begin <= _LONGEST_FIELD
-                and (form := _form_of_date(plain[begin:end].lower(), _label_before(plain, begin, separator)))
+                and (
+                    day := _short_day(
+                        plain[begin:end].lower(), first - begin, _label_before(plain, begin, separator)
+                    )
+                )
                 is not None
             ):
                 pieces += (text[done:begin], text[begin:end])
                 done = end
-                dates.append(_ShortDate(form, begin, len(pieces) - 1))
-    for date in _listed(dates, plain, pieces, separator):
+                dates.append(_ShortDate(*day, begin, len(pieces) - 1))
+    for date in _listed(dates, plain, separator):
         pieces[date.piece] = f"{PROSE_BEGIN}{DATED} {pieces[date.piece]} {PROSE_END}"
     pieces.append(text[done:])
     marked = "".join(pieces)
@@ -1087,16 +1100,19 @@ class _ShortDate(NamedTuple):
 
     form: tuple[bool, ...]
     """Whether it has a weekday, a month's name and a year."""
+    day: tuple[str, ...]
+    """Its numbers, and its words for days and months."""
     position: int
     piece: int
     """Index of its text."""
 
 
 @lru_cache(4096)  # entries of a list have few labels, and days stand on many pages of a site
-def _form_of_date(shown: str, label: str) -> tuple[bool, ...] | None:
-    """Return the form of a short date, for `_ShortDate`; None: the text is long, or a clock by its words.
+def _short_day(shown: str, at: int, label: str) -> tuple[tuple[bool, ...], tuple[str, ...]] | None:
+    """Return form and day for `_ShortDate`; None: the date is a clock by its words.
 
-    ``shown``: text of the date's element; ``label``: that of the element before it.
+    ``shown``: text of the date's element; ``at``: where a number of the date is in it; ``label``: text of
+    the element before.
     """
     if _EXACT_CLOCK.search(shown) is not None:
         return None
@@ -1110,11 +1126,13 @@ def _form_of_date(shown: str, label: str) -> tuple[bool, ...] | None:
     ):
         return None
     kinds = [_MARKS.get(word, 0) for word in words]
-    return (
+    form = (
         any(kind & _DAY_NAME for kind in kinds),
         any(kind & (_STRONG | _WEAK) for kind in kinds),
         _YEAR_DIGITS.search(shown) is not None,
     )
+    begin = len(shown[:at].rstrip(_DAY_SIGNS))
+    return form, (*filter(_MARKS.get, words), *_DAY_NUMBER.findall(shown, begin))
 
 
 def _label_before(text: str, begin: int, separator: str) -> str:
@@ -1127,7 +1145,7 @@ def _says_changed(label: str) -> bool:
     return _LAST.search(label) is not None or CHANGED.search(label) is not None
 
 
-def _listed(dates: list[_ShortDate], text: str, pieces: list[str], separator: str) -> Iterator[_ShortDate]:
+def _listed(dates: list[_ShortDate], text: str, separator: str) -> Iterator[_ShortDate]:
     """Yield dates of one form that stand in a list: days of meetings, which are statements, not clocks."""
     for form in {date.form for date in dates}:
         runs: list[list[_ShortDate]] = []
@@ -1138,18 +1156,29 @@ def _listed(dates: list[_ShortDate], text: str, pieces: list[str], separator: st
         for run in runs:
             first = run[0].position
             is_near = run[-1].position - first <= _NEAR_ENTRY
-            days = {pieces[date.piece] for date in run}  # one day, today's, in all rows of prices
-            if len(days) < 2 or (len(days) == 2 and not is_near):
+            days = {date.day for date in run}  # one day, today's, in all rows of prices
+            if len(days) < 2 or (len(days) == 2 and not is_near) or _is_week_ahead(run):
                 continue
             above = text[max(first - _LONGEST_ENTRY, 0) : first].lower().replace(separator, "\n")
             if not any(map(_says_changed, _HEAD_OF_COLUMN.findall(above))):
                 yield from run
 
 
+def _is_week_ahead(run: list[_ShortDate]) -> bool:
+    """Whether dates with weekdays follow each other day by day, as in a forecast or a choice of days."""
+    has_weekdays = run[0].form[0]
+    if len(run) < _FEWEST_DAYS_AHEAD or not has_weekdays:
+        return False
+    sums = [sum(int(part) for part in date.day if part.isdecimal()) for date in run]
+    return all(second - first == 1 for first, second in pairwise(sums))
+
+
+_DAY_SIGNS: Final = "0123456789./- "
+_DAY_NUMBER: Final = re.compile("[0-9]++")
+_FEWEST_DAYS_AHEAD: Final = 6  # courses have five days
 _HEAD_OF_COLUMN: Final = re.compile(r"^[^\d\n:：]{4,30}$", re.M)
 _EXACT_CLOCK: Final = re.compile(rf"\d[:h](?!00|15|30|45)[0-5]\d\b|{_HAS_SECONDS.pattern}")
 """Pattern of times at which someone wrote something: most meetings begin at quarters of an hour."""
-_NO_DATE: Final = _ShortDate((), -(2**30), 0)
 _SHORTEST_DATE: Final = 5  # characters: "May 8"
 _LONGEST_ENTRY: Final = 300
 _NEAR_ENTRY: Final = 100  # characters between two dates that are a list; farther up may be today's
@@ -1450,11 +1479,7 @@ def _has_statement_label(text: str) -> bool:
 def says_update(label: str) -> bool:
     """Whether dates under a label, such as a column's head, are clocks: "last update", "changed"."""
     label = label.lower()
-    return (
-        _LAST.search(label) is not None
-        or CHANGED.search(label) is not None
-        or not _CLOCK_LABELS.isdisjoint(_LAST_WORDS.findall(label))
-    )
+    return _says_changed(label) or not _CLOCK_LABELS.isdisjoint(_LAST_WORDS.findall(label))
 
 
 def _says(before: str, words: frozenset[str], signs: re.Pattern[str], count: int) -> bool:

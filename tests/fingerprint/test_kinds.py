@@ -873,6 +873,8 @@ def test_moments_of_events_and_timetables_count(form: str) -> None:
         ("<p>{}, 13:00, Town hall</p>", True),
         ("<h3>Concert</h3><p>{}</p><p>19:30 Uhr</p>", True),
         ("<p>{} 13:07</p>", False),
+        ("<p>{} 13:07</p><p>EUR 1.16</p>", False),
+        ("<p>{} 13:00 現在</p>", False),
         ("<p>Today, {} 13:00</p>", False),
         ("<p>Posted by Joe on {} 13:00</p>", False),
         ("<p>Data as at {} 16:30</p>", False),
@@ -1004,12 +1006,24 @@ def test_days_of_meetings_in_a_list_count(days: str, entry: str) -> None:
         "<tr><td>Updated: {}<tr><td>Created: 2026-11-05<tr><td>Opened: 2026-11-02",
         "<tr><td>Today<td>{}<tr><td>Last week<td>2026-11-05<tr><td>Fair<td>2026-11-02",
         "<tr><td>Ann » {} 20:14<tr><td>Bob » 2026-11-05 08:41<tr><td>Cy » 2026-11-02 11:12",
+        "<tr><td>Ann » {} 20:30<tr><td>Bob » 2026-11-05 08:41<tr><td>Cy » 2026-11-02 11:12",
+        "<td>Euro 1,1 ({0})<tr><td>Franc 1,0 ({0})<tr><td>Yen 160 ({0})",
     ],
 )
 def test_clocks_in_a_list_of_dates_do_not_count(clocks: str) -> None:
     """Their label, the head of their column, or their minute says that someone did something then."""
     page = f"<p>{filler(60)}</p><table><tr>{clocks}</table>"
     assert not changed(*(html(page.format(day)) for day in ("2026-11-09", "2026-11-10")))
+
+
+@pytest.mark.parametrize("form", ["<button>{}</button>", "<option>{}</option>", "<i>{}</i><b>Sun</b>"])
+def test_days_of_the_week_ahead_do_not_count(form: str) -> None:
+    """A choice of days and a forecast begin today; a course of five days is a statement."""
+    week = ("Mon 9 Nov", "Tue 10 Nov", "Wed 11 Nov", "Thu 12 Nov", "Fri 13 Nov", "Sat 14 Nov", "Sun 15 Nov")
+    for days, is_change in ((6, False), (5, True)):
+        pages = [week[first : first + days] for first in (0, 1)]
+        shown = [html(f"<p>{filler(60)}</p><div>{''.join(map(form.format, page))}</div>") for page in pages]
+        assert changed(*shown) == is_change
 
 
 def test_dates_of_columns_count_unless_their_heads_say_update() -> None:
