@@ -192,10 +192,6 @@ MAX_PAGES: Final = 100_000_000
 """Most pages of a store: beyond them, no new page is remembered or fetched."""
 
 
-_SPIDERS: Final = frozenset(("unstorable", "session", "lacks"))
-"""Fields of stored requests that the store cannot keep in full, so that plans wait for the spider's."""
-
-
 class _Asked(NamedTuple):
     """A request that asks for a page."""
 
@@ -576,6 +572,10 @@ class Admission:
             self._note_needed_callback(request)
         return stored
 
+    def _is_spiders(self, stored: StoredRequest) -> bool:
+        """Whether plans may have to wait for the spider's request, as the store does not keep all of it."""
+        return "unstorable" in stored or "session" in stored or self.rebuilder.needs_spider(stored)
+
     def _admit_new(self, asked: _Asked, weight: float | None) -> bool:
         """Add a page to the store, and queue its first visit if the cycle has room for it."""
         cycle, store, request, finder = self._cycle, self._cycle.store, asked.request, asked.finder
@@ -597,7 +597,7 @@ class Admission:
         self._stats.inc_value("gp4c/new_pages")
         if claim is not None:
             return self._queue_visit(page, asked, claim)
-        if not _SPIDERS.isdisjoint(stored):
+        if self._is_spiders(stored):
             self.offered[page] = request
         if self._counts_links:
             return self._note_link(page, finder, request, POSTPONED)
@@ -623,8 +623,7 @@ class Admission:
         cycle.note_link(page)
         if is_further and not cycle.rounds_over:
             self._copies.setdefault(page, []).append(request)
-        is_spiders = not _SPIDERS.isdisjoint(stored)
-        if is_spiders and (not cycle.rounds_over or len(self.offered) < MAX_OFFERED):
+        if (not cycle.rounds_over or len(self.offered) < MAX_OFFERED) and self._is_spiders(stored):
             self.offered[page] = request
         if self._by_url_alone:
             self._unplanned[request.url] = page

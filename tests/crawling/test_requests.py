@@ -32,6 +32,7 @@ from scrapy_gp4c.crawling.requests import (
     page_key,
     to_stored,
 )
+from scrapy_gp4c.crawling.run import run_of
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -319,11 +320,17 @@ async def test_a_page_stays_the_same_page_when_its_secret_changes(site: Site, st
     """Another key in every cycle: one page, visited when planned, dropped when not, whoever gives the key."""
     site.pages["/a"] = html("words of a page " * 9)
 
+    kept = list[int | None]()
+
     class Hooked(Pages):
         cycle = 0
 
         def gp4c_request(self, request: Request) -> Request:
             return request.replace(url=request.url + f"H{self.cycle}")
+
+        def closed(self, reason: str) -> None:
+            run = run_of(self.crawler)
+            kept.append(None if run is None else len(run.admission.offered))
 
     with_key = {cycle: [site.url(f"/a?api_key=K{cycle}")] for cycle in range(1, 8)}
     for cycle in (1, 2, 3):
@@ -337,6 +344,7 @@ async def test_a_page_stays_the_same_page_when_its_secret_changes(site: Site, st
     paths = [path for _, path in site.log]
     assert [path[:-1] for path in paths[:3]] == ["/a?api_key=K"] * 3
     assert paths == [f"/a?api_key={key}" for key in ("K1", "K2", "K3", "H4", "H5")]
+    assert kept == [0, 0, 0], "no request is kept of a page that the method can request"
     with Store(store_path, readonly=True) as store:
         assert store.pages == 1
         assert store.last_cycle == 7
