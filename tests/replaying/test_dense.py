@@ -188,6 +188,7 @@ def visits(history_: ChangeHistory, policy: str, k: int, by_rounds: bool) -> lis
     pages=st.integers(1, 120),
     share=st.floats(0, 1),
 )
+@example(policy="gsb(level='cluster', sample=40)", seed=122838, pages=1, share=0.0)  # in no group
 @settings(max_examples=120)
 def test_a_compiled_cycle_is_that_of_the_policy(policy: str, seed: int, pages: int, share: float) -> None:
     """Whatever the budget, the groups and the changes."""

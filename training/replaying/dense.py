@@ -962,7 +962,8 @@ def _greedy(policy: Greedy, draws: _Draws, round: Round, missed: Missed) -> tupl
     visits = np.empty(round.remaining, np.uint32), np.empty(round.remaining, np.uint8)
     draws.draw()
     count = draws.kernels.greedy(each, round.remaining, draws.drawn, missed, (pages, begin), visits)
-    if count < round.remaining and begin[0]:  # pages in no group come first
+    # Pages in no group, first in the array, are visited after groups; where there is no group, never.
+    if 0 < count < round.remaining and begin[0]:
         lone = pages[: begin[0]]
         lone = lone[np.argsort(~draws.drawn[lone])][: round.remaining - count]
         visits[0][count : count + len(lone)], visits[1][count : count + len(lone)] = lone, SAMPLE
