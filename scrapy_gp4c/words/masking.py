@@ -938,7 +938,8 @@ def _is_on_the_hour(time: _Number) -> bool:
     """Whether a time behind words is one at which people meet, and these tell of no clock or update."""
     if _ON_THE_HOUR.search(time.text) is None:
         return False
-    if _EXACT_CLOCK.search(time.before[-_CONTEXT:] + time.after(_CONTEXT)) is not None:  # rows of clocks
+    near = time.before[-_CONTEXT:] + time.after(_CONTEXT)
+    if len(_EXACT_CLOCK.findall(near)) > 1:  # rows of clocks; one may be that of the news of an event
         return False
     words = _LAST_WORDS.findall(time.before)[-_DATED_REACH:]
     return (

@@ -874,6 +874,7 @@ def test_moments_of_events_and_timetables_count(form: str) -> None:
         ("<h3>Concert</h3><p>{}</p><p>19:30 Uhr</p>", True),
         ("<p>{} 13:07</p>", False),
         ("<p>{} 13:07</p><p>EUR 1.16</p>", False),
+        ("<p>Posted 1 May 2026 14:37</p><p>Jazz night in the hall, {} 19:30</p>", True),
         ("<p>{} 13:00 現在</p>", False),
         ("<p>Today, {} 13:00</p>", False),
         ("<p>Posted by Joe on {} 13:00</p>", False),
