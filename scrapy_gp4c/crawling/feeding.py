@@ -228,12 +228,13 @@ class Feeder:
     def end_unasked(self) -> None:
         """Warn of planned pages that only the spider could have requested, and did not.
 
-        Those whose requests lack a secret end as errors; the others stay without an outcome.
+        Those whose requests lack a secret end as errors; the others stay without an outcome. So do all in a
+        resumed run: the callback that would ask for them may have run before.
         """
         unasked = {page: one for page, one in self._unasked.items() if not self._cycle.is_claimed(page)}
         for page, (stored, lacks) in unasked.items():
             is_secret = not set(lacks).isdisjoint(stored.get("lacks", ()))
-            if is_secret and (claim := self._cycle.claim(page, "")) is not None:
+            if is_secret and not self._cycle.resumed and (claim := self._cycle.claim(page, "")) is not None:
                 answer = LastAnswer(error="the stored request lacks a secret, and the spider did not send it")
                 self._cycle.end(claim, "error", answer=answer)
         if not unasked:

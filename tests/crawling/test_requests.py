@@ -17,7 +17,9 @@ from scrapy.crawler import Crawler
 from scrapy.http import JsonRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import Settings as ScrapySettings
+from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.request import RequestFingerprinter
+from twisted.internet import reactor
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.commands.project import Project
@@ -451,6 +453,27 @@ async def test_a_planned_page_that_nobody_asks_for_ends_as_an_error(site: Site, 
     assert outcomes(store_path, 2) == {"/a?token=": ["error"], "/b": ["unchanged"]}
     assert site.fetched() == {"/b"}
     assert stats(crawler)["secret_not_given"] == 1
+
+
+async def test_pages_that_an_interrupted_run_was_asked_for_are_no_errors(
+    site: Site, store_path: Path
+) -> None:
+    """Their requests with the secret are lost with that run, and the page with their links is visited."""
+    links = [f"/p?token=K&id={number}" for number in range(4)]
+    site.pages = {"/": html("links", links), "/p": lambda request: html(f"text {request.uri!r}").encode()}
+
+    class Stopped(LinkFollower):
+        def parse(self, response: Any) -> Iterator[Any]:
+            yield from super().parse(response)
+            reactor.callLater(0, lambda: deferred_from_coro(self.crawler.stop_async()))
+
+    await crawl(LinkFollower, store_path, EVERYTHING, url=site.url())
+    one_by_one = {**EVERYTHING, "CONCURRENT_REQUESTS": 1}
+    await crawl(Stopped, store_path, one_by_one, url=site.url())
+    crawler = await crawl(LinkFollower, store_path, one_by_one, url=site.url())
+    assert stats(crawler)["cycle"] == 2
+    assert stats(crawler)["not_asked_for"] > 0
+    assert {kind for kinds in outcomes(store_path, 2).values() for kind in kinds} == {"unchanged"}
 
 
 async def test_a_method_that_gives_another_page_fails_that_page_alone(
