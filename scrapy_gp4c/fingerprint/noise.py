@@ -2,9 +2,10 @@
 
 A page that changed at its last visit has hashes of those parts in its notes. A part that changed at each of
 three visits is a *clock*: it is not compared until it stops changing. Only these may be clocks: numbers next
-to a word that counts or tells time ("17 readers"), and parts whose name or label says that they are about
-other pages (related articles) or drawn anew (the quote of the day). All else is a statement of the page, such
-as a price, a headline, a stock: a page that states something else at each visit is a page that changes.
+to a word that counts or tells time ("17 readers"), a day with a time of day and no label, and parts whose
+name or label says that they are about other pages (related articles) or drawn anew (the quote of the day).
+All else is a statement of the page, such as a price, a headline, a stock: a page that states something else
+at each visit is a page that changes.
 """
 
 import re
@@ -28,7 +29,17 @@ from scrapy_gp4c.fingerprint.text import (
     compared_pieces,
     names_of,
 )
-from scrapy_gp4c.words.masking import CHECKSUMS, CURRENCIES, LETTERS, WORDS, mask
+from scrapy_gp4c.words.masking import (
+    CHECKSUMS,
+    CURRENCIES,
+    DATED,
+    LETTERS,
+    ON_THE_HOUR,
+    WORDS,
+    is_moment,
+    mask,
+    states_date,
+)
 from scrapy_gp4c.words.normal import normalise
 
 _ROW: Final = struct.Struct("<IH")
@@ -189,10 +200,24 @@ def blocks_of(html: str) -> list[TextNode]:
     pieces = compared_pieces(SEPARATOR.join(text for _, text in nodes))
     if len(pieces) != len(nodes):  # a text holds one of the signs itself
         return []
-    blocks = [TextNode(text, parts[at]) for (at, _), text in zip(nodes, pieces, strict=True)]
+    blocks: list[TextNode] = []
+    for (at, _), text in zip(nodes, pieces, strict=True):
+        is_stated = bool(blocks) and blocks[-1].text.startswith(DATED)
+        position = parts[at] or (0 if is_stated else _position_of_moment(text, tree.paths[at]))
+        blocks.append(TextNode(text, position))
     for text in data:
         blocks += blocks_of_data(text) or [TextNode(f"{text} ")]
     return blocks if without_clock(blocks, frozenset()).split() == compared.split() else []
+
+
+def _position_of_moment(text: str, path: int) -> int:
+    """Return the position of a text that is just a day with a full or half hour; 0: it is not.
+
+    Without a label it is compared as the time of an event; some sites show the time of the visit so.
+    """
+    is_alone = len(text) <= _LONGEST_COUNTER and ON_THE_HOUR.search(text) is not None and states_date(text)
+    is_moment_alone = is_alone and (is_moment(text) or not any(map(str.isalpha, text)))
+    return crc32(b"%d" % path) & ~7 or 8 if is_moment_alone and DATED not in text else 0
 
 
 def blocks_of_data(text: str) -> list[TextNode]:
@@ -362,7 +387,9 @@ def learn(learned: bytes, blocks: Sequence[TextNode], *, is_changed: bool) -> by
 
 
 def _hash(text: str) -> int:
-    return xxhash.xxh64_intdigest(" ".join(normalise(text).split()).encode("utf-8", "replace")) & 0xFFFF
+    is_hour = len(text) <= _LONGEST_COUNTER and ON_THE_HOUR.search(text) is not None  # masked without context
+    form = text if is_hour else normalise(text)
+    return xxhash.xxh64_intdigest(" ".join(form.split()).encode("utf-8", "replace")) & 0xFFFF
 
 
 def _rows(learned: bytes) -> dict[int, tuple[int, int]]:

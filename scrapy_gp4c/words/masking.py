@@ -585,7 +585,7 @@ def _recent_words(word: str, last: Callable[[int], str]) -> int:
 
 
 _DATES: Final = frozenset(("date", "day", "short", "month", "weekday", "vietnamese", "ngày"))
-_ON_THE_HOUR: Final = re.compile(r"(?<![:\d+-])\d?\d[:h][03]0(?![:\d])")
+ON_THE_HOUR: Final = re.compile(r"(?<![:\d+-])\d?\d[:h][03]0(?![:\d])")
 """Time at which people meet; one clock in thirty shows such a time."""
 
 
@@ -936,7 +936,7 @@ def _tells_of_clock(time: _Number) -> bool:
 
 def _is_on_the_hour(time: _Number) -> bool:
     """Whether a time behind words is one at which people meet, and these tell of no clock or update."""
-    if _ON_THE_HOUR.search(time.text) is None:
+    if ON_THE_HOUR.search(time.text) is None:
         return False
     near = time.before[-_CONTEXT:] + time.after(_CONTEXT)
     if len(_EXACT_CLOCK.findall(near)) > 1:  # rows of clocks; one may be that of the news of an event

@@ -17,6 +17,7 @@ FILLER[7] = "we open at <b>nine</b>, at <a href=/ten>ten</a> (<i>not</i> on Sund
 TITLES = ["Bridge opens", "Ferry is late", "Storm ahead", "Mayor resigns", "Market grows", "School wins"]
 TITLES += ["Strike ends", "Lamp burns", "River floods", "Library closes", "Park is green", "Oil leak found"]
 QUOTES = ["Know thyself", "Less is more", "Time flies", "Act now", "Be kind", "Stay calm", "Carpe diem"]
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 QUOTES += ["Hope lasts", "Love stays"]
 
 
@@ -88,6 +89,8 @@ NOISE: dict[str, Callable[[int], str]] = {
     "quote by label": lambda n: f"<p>Quote of the day: {QUOTES[n]}</p>",
     "quote by its marks": lambda n: f"“{QUOTES[n]}”",
     "weather": lambda n: f"Weather: {QUOTES[n]}, {n} degrees",
+    "day and full hour": lambda n: f"Harbour Club <span>{DAYS[n % 7]}, {7 + n} December 2026 06:00</span>",
+    "day and full hour alone": lambda n: f"<div>Harbour Club</div><div>{n + 1:02}.12.2026 06:00</div>",
     "advertisement": lambda n: f"<div><small>Anzeige</small><a href=/>{TITLES[n]} from {n} EUR</a></div>",
     "sponsor": lambda n: f"<div class=sponsor>{TITLES[n]}</div>",
     "pictures of sponsors": lambda n: f"<p class=sponsors><img src='/{TITLES[n]}.png' alt='{TITLES[n]}'></p>",
@@ -113,6 +116,7 @@ STATEMENTS: dict[str, Callable[[int], str]] = {
     "paragraph": lambda n: f"<p>{QUOTES[n]}, said the mayor when {TITLES[n]}</p>",
     "newest first": lambda n: "".join(f"<li>{TITLES[(at - n) % 12]} {n - at}</li>" for at in range(5)),
     "people": lambda n: f"<p>{40 + n} people were rescued</p>",
+    "hour of an event": lambda n: f"<p>Lamp club <b>{n + 1} December 2026, 19:00</b></p>",
     "exchange rate": lambda n: f"<p>1 EUR = {1.05 + n / 100:.2f} USD</p>",
     "weather station": lambda n: f"<p>Water temperature {10 + n} degrees</p>",
 }
