@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pytest
-from scrapy import FormRequest, Request, Spider, pqueues, signals
+from scrapy import FormRequest, Request, Spider, pqueues
 from scrapy.crawler import Crawler
 from scrapy.http import JsonRequest
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
-from scrapy.utils.test import get_crawler
 from twisted.internet import reactor, task
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.crawling.run import freeze_gc
-from scrapy_gp4c.scheduler import RecrawlScheduler
+from scrapy_gp4c.scheduler import FULL_COLLECTION_AFTER, RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Listed, Pages, Site, crawl, html, outcomes, path_of, stats, stock_crawl
 
@@ -699,12 +697,21 @@ async def test_collections_of_a_crawl_leave_out_what_was_there(site: Site, store
 
 
 @pytest.mark.usefixtures("_nothing_left_out")
-def test_full_collections_are_rare_until_the_spider_closes() -> None:
-    """Each would stop an owner of fetchers for as long as it has requests under way."""
-    crawler, before = get_crawler(), gc.get_threshold()
-    freeze_gc(crawler, full_after=100)
-    assert gc.get_threshold() == (*before[:2], 100)
-    crawler.signals.send_catch_log(signals.spider_closed)
+async def test_full_collections_of_an_owner_of_fetchers_are_rare(store_path: Path) -> None:
+    """Each stops its reactor for as long as it has requests under way; when it is over, all is as before."""
+    pytest.importorskip("distributed")
+    seen, before = list[tuple[int, int, int]](), gc.get_threshold()
+
+    class Owner(Spider):
+        name = "owner"
+
+        async def start(self) -> AsyncIterator[Any]:
+            seen.append(gc.get_threshold())
+            return
+            yield
+
+    await crawl(Owner, store_path, {"GP4C_FETCHERS": 1})
+    assert seen == [(*before[:2], FULL_COLLECTION_AFTER)]
     assert gc.get_threshold() == before
 
 

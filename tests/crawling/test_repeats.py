@@ -12,7 +12,15 @@ import pytest
 from scrapy.http import HtmlResponse
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.crawling.repeats import Repeats, Scope, UrlParts, are_related, canonical_url, scopes_of
+from scrapy_gp4c.crawling.repeats import (
+    Repeats,
+    Scope,
+    UrlParts,
+    are_related,
+    canonical_url,
+    parts_of,
+    scopes_of,
+)
 from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import LinkFollower, Site, crawl, html, outcomes, stats
@@ -404,3 +412,9 @@ def test_related_sites_and_scopes() -> None:
     assert scopes_of("http://a.example/s/1/a/2?x=1") == [
         Scope("a.example", prefix, True) for prefix in ("s/1/a/2?", "s/1/a/", "s/1/", "s/", "")
     ]
+
+
+@pytest.mark.parametrize("address", ["http://example.org/a?b=1", "https%3A%2F%2Fexample.org%2Fa"])
+def test_a_url_within_a_url_is_no_token(address: str) -> None:
+    """A service that fetches pages names them so: without it, all would be one page."""
+    assert dict(parts_of(f"http://service/get?key=7&url={address}")).keys() == {"key"}
