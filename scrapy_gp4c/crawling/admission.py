@@ -192,6 +192,10 @@ MAX_PAGES: Final = 100_000_000
 """Most pages of a store: beyond them, no new page is remembered or fetched."""
 
 
+_KEPT_IN_PART: Final = frozenset(("unstorable", "session"))
+"""Fields of stored requests of which the store keeps a part, so that plans wait for the spider's request."""
+
+
 class _Asked(NamedTuple):
     """A request that asks for a page."""
 
@@ -562,24 +566,21 @@ class Admission:
             self._note_wishes(page, asked.request)
         self._note_objects(page, asked.request)
 
-    def _read_request(self, request: Request) -> StoredRequest:
-        """Return the stored form of a request, and note what of it no plan can make."""
+    def _read_request(self, request: Request) -> tuple[StoredRequest, bool]:
+        """Return the stored form of a request, and whether it lacks secrets that only the spider has."""
         stored = self.rebuilder.stored(request)
         if "unstorable" in stored:
             self._log_first("gp4c/not_storable", _not_storable(stored))
         is_bare = "unstorable" not in stored and not data_of(stored).keys() - {JAR}
-        if request.dont_filter or not is_bare or self.rebuilder.needs_spider(stored):
+        needs_spider = self.rebuilder.needs_spider(stored)
+        if request.dont_filter or not is_bare or needs_spider:
             self._note_needed_callback(request)
-        return stored
-
-    def _is_spiders(self, stored: StoredRequest) -> bool:
-        """Whether plans may have to wait for the spider's request, as the store does not keep all of it."""
-        return "unstorable" in stored or "session" in stored or self.rebuilder.needs_spider(stored)
+        return stored, needs_spider
 
     def _admit_new(self, asked: _Asked, weight: float | None) -> bool:
         """Add a page to the store, and queue its first visit if the cycle has room for it."""
         cycle, store, request, finder = self._cycle, self._cycle.store, asked.request, asked.finder
-        stored = self._read_request(request)
+        stored, needs_spider = self._read_request(request)
         if (statistic := self._limit_reached(stored, request, finder, asked.is_duplicate)) is not None:
             return self._skip(asked.name, statistic)
         rule = cycle.rules.note_new(stored)
@@ -597,7 +598,7 @@ class Admission:
         self._stats.inc_value("gp4c/new_pages")
         if claim is not None:
             return self._queue_visit(page, asked, claim)
-        if self._is_spiders(stored):
+        if needs_spider or not _KEPT_IN_PART.isdisjoint(stored):
             self.offered[page] = request
         if self._counts_links:
             return self._note_link(page, finder, request, POSTPONED)
@@ -606,7 +607,7 @@ class Admission:
     def _admit_known(self, page: int, asked: _Asked) -> bool:
         """Queue a known page's visit if it is planned, or if only the spider can request the page."""
         cycle, request = self._cycle, asked.request
-        stored = self._read_request(request)
+        stored, needs_spider = self._read_request(request)
         if page in self.closers and cycle.is_due(page):
             cycle.requested.add(page)
             self._restore(page, stored, request)
@@ -615,7 +616,7 @@ class Admission:
         is_further = page in self.restored and (
             asked.is_further or self._note_other(page, request, asked.finder)
         )
-        claim = self._claim_known(page, stored, asked)
+        claim = self._claim_known(page, stored, asked, needs_spider)
         if claim is not None:
             if asked.finder == START or asked.is_login:
                 self._setup.add_page(page, is_login=asked.is_login)
@@ -623,7 +624,8 @@ class Admission:
         cycle.note_link(page)
         if is_further and not cycle.rounds_over:
             self._copies.setdefault(page, []).append(request)
-        if (not cycle.rounds_over or len(self.offered) < MAX_OFFERED) and self._is_spiders(stored):
+        is_spiders = needs_spider or not _KEPT_IN_PART.isdisjoint(stored)
+        if is_spiders and (not cycle.rounds_over or len(self.offered) < MAX_OFFERED):
             self.offered[page] = request
         if self._by_url_alone:
             self._unplanned[request.url] = page
@@ -753,7 +755,9 @@ class Admission:
         self._may_wait = True
         return len(self.waiting_for_twins) < len(waiting)
 
-    def _claim_known(self, page: int, stored: StoredRequest, asked: _Asked) -> Claim | None:
+    def _claim_known(
+        self, page: int, stored: StoredRequest, asked: _Asked, needs_spider: bool
+    ) -> Claim | None:
         """Begin the visit of a known page, and store its request of this run; None: it gets no visit."""
         cycle = self._cycle
         claim = cycle.claim(page)
@@ -761,7 +765,6 @@ class Admission:
             url = self.rebuilder.credentials.url(stored["url"])
             line = f"{url} may lead to a login, or bring the session: it is visited beyond the budget."
             self._log_first("gp4c/beyond_budget", line)
-        needs_spider = self.rebuilder.needs_spider(stored)
         if asked.is_login:
             claim = claim or cycle.claim(page, "")
         if claim is not None and (needs_spider or asked.is_login):

@@ -247,14 +247,13 @@ def _is_noise(key: str, value: object) -> bool:
         return _CACHE_KEY.fullmatch(key) is not None
     if isinstance(value, bool):
         return _CACHE_FLAG.fullmatch(key) is not None
-    is_number = isinstance(value, int | float)
     if _CLOCK_KEY.fullmatch(key):
         is_moment = _MOMENT_KEY.fullmatch(key) is not None
         if isinstance(value, str):
             is_time = _MOMENT.search(value) is not None if is_moment else _NO_TIME.search(value) is None
             return value[:1].isdigit() and is_time
         return isinstance(value, int | float) and (not is_moment or value > MIN_UNIX)
-    is_number = is_number or (isinstance(value, str) and value.isdecimal())
+    is_number = isinstance(value, int | float) or (isinstance(value, str) and value.isdecimal())
     return is_number and (_COUNT_KEY.fullmatch(key) or _LEFT_KEY.fullmatch(key)) is not None
 
 

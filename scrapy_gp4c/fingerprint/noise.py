@@ -2,10 +2,10 @@
 
 A page that changed at its last visit has hashes of those parts in its notes. A part that changed at each of
 three visits is a *clock*: it is not compared until it stops changing. Only these may be clocks: numbers next
-to a word that counts or tells time ("17 readers"), a day with a time of day and no label, and parts whose
-name or label says that they are about other pages (related articles) or drawn anew (the quote of the day).
-All else is a statement of the page, such as a price, a headline, a stock: a page that states something else
-at each visit is a page that changes.
+to a word that counts or tells time ("17 readers"), a day with a full hour and no label, and parts whose name
+or label says that they are about other pages (related articles) or drawn anew (the quote of the day). All
+else is a statement of the page, such as a price, a headline, a stock: a page that states something else at
+each visit is a page that changes.
 """
 
 import re

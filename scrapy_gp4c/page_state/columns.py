@@ -168,7 +168,7 @@ def _observe_first(columns: Columns, rows: npt.NDArray[np.intp], cycle: int) -> 
 
 
 MAX_WAIT_CYCLES: Final = 32
-MAX_WAIT_FAILURES: Final = 6
+MAX_WAIT_FAILURES: Final = MAX_WAIT_CYCLES.bit_length()
 """Number of failures in a row from which on a page waits `MAX_WAIT_CYCLES`."""
 _WAIT_CYCLES: Final = np.clip(2.0 ** np.arange(-1.0, 255.0), 1, MAX_WAIT_CYCLES).astype(np.int32)
 """Waiting time, cycles, by the number of failures in a row: ``[256]``."""

@@ -726,10 +726,10 @@ class _Number(NamedTuple):
 
 def _is_statement(date: _Number) -> bool:
     """Whether a date is a statement of the page by the words around it, or by its hours."""
-    match, before = date.match, date.before
+    before = date.before
     return (
         is_dated(before, date.after(40), " ".join((date.text, *date.words)))
-        or (_has_hours(match) and _TODAY.isdisjoint(_LAST_WORDS.findall(before)[-3:]))
+        or (_has_hours(date) and _TODAY.isdisjoint(_LAST_WORDS.findall(before)[-3:]))
         or _is_on_the_hour(date)
     )
 
@@ -950,10 +950,10 @@ def _is_on_the_hour(time: _Number) -> bool:
     )
 
 
-def _has_hours(date: re.Match[str]) -> bool:
+def _has_hours(date: _Number) -> bool:
     """Whether a date is that of an event, from one hour to another: "3 December, 10:00 - 16:00"."""
-    hours = _TO_HOUR if _HAS_CLOCK.search(date[0]) is not None else _HOURS
-    return hours.match(date.string, date.end()) is not None
+    hours = _TO_HOUR if _HAS_CLOCK.search(date.text) is not None else _HOURS
+    return hours.match(date.match.string, date.match.end()) is not None
 
 
 def _second_of_period(text: str, date: re.Match[str]) -> int | None:
@@ -1071,18 +1071,12 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
             if end - begin >= _SHORTEST_PROSE and is_prose(plain[begin:end]):
                 pieces += (text[done:begin], f"{PROSE_BEGIN} {text[begin:end]} {PROSE_END}")
                 done = end
-            elif (
-                end - begin <= _LONGEST_FIELD
-                and (
-                    day := _short_day(
-                        plain[begin:end].lower(), first - begin, _label_before(plain, begin, separator)
-                    )
-                )
-                is not None
-            ):
-                pieces += (text[done:begin], text[begin:end])
-                done = end
-                dates.append(_ShortDate(*day, begin, len(pieces) - 1))
+            elif end - begin <= _LONGEST_FIELD:
+                label = _label_before(plain, begin, separator)
+                if (day := _short_day(plain[begin:end].lower(), first - begin, label)) is not None:
+                    pieces += (text[done:begin], text[begin:end])
+                    done = end
+                    dates.append(_ShortDate(*day, begin, len(pieces) - 1))
     for date in _listed(dates, plain, separator):
         pieces[date.piece] = f"{PROSE_BEGIN}{DATED} {pieces[date.piece]} {PROSE_END}"
     pieces.append(text[done:])
@@ -1133,7 +1127,7 @@ def _short_day(shown: str, at: int, label: str) -> tuple[tuple[bool, ...], tuple
         _YEAR_DIGITS.search(shown) is not None,
     )
     begin = len(shown[:at].rstrip(_DAY_SIGNS))
-    return form, (*filter(_MARKS.get, words), *_DAY_NUMBER.findall(shown, begin))
+    return form, (*filter(_MARKS.get, words), *_NUMBER_OF_DATE.findall(shown, begin))
 
 
 def _label_before(text: str, begin: int, separator: str) -> str:
@@ -1175,7 +1169,6 @@ def _is_week_ahead(run: list[_ShortDate]) -> bool:
 
 
 _DAY_SIGNS: Final = "0123456789./- "
-_DAY_NUMBER: Final = re.compile("[0-9]++")
 _FEWEST_DAYS_AHEAD: Final = 6  # courses have five days
 _HEAD_OF_COLUMN: Final = re.compile(r"^[^\d\n:：]{4,30}$", re.M)
 _EXACT_CLOCK: Final = re.compile(rf"\d[:h](?!00|15|30|45)[0-5]\d\b|{_HAS_SECONDS.pattern}")
@@ -1383,7 +1376,7 @@ def _is_prose_word(word: str) -> bool:
 
 _DATED_REACH: Final = 4  # words
 _ANNOUNCED: Final = re.compile(r"\bbe (?:[a-z]{1,20}ly )?[a-z]{1,20}")
-"""What will or can be done on a date: "(results will) be published"; not what has been done."""
+"""Passive of what is still to be done, as in "results will be published": it tells of no clock."""
 _LABEL: Final = re.compile(r"(?<![^\W\d])[^\W\d][^:：·|•\x05]{2,40}[:：]\s?$")
 _VERSION_BEFORE: Final = re.compile(r"\b\d{1,4}\.\d{1,4}(?:\.[\w-]{1,12}){0,2}\]?\s?[(\[-]\s?$")
 _MARKED_REACH: Final = 7  # characters, with a preposition: "le samedi 12 mai"
